@@ -1,0 +1,819 @@
+"""Closed forms: the answer without iterating, for arms whose family is known (see `families.py`).
+
+**ur** (six joints, three of them parallel): a target fixes the wrist centre, that fixes θ_1 up to two values, the tool
+axis fixes the direction of link 5 up to its sign, and a two-link triangle does the rest: at most eight branches. Each
+is moved by whole turns to where it is legal and nearest to the seed.
+
+**srs** (seven joints, shoulder and wrist spherical): the elbow may turn on a circle about the line from shoulder to
+wrist. With the arm angle ψ on that circle every joint is an arc tangent or cosine of sines and cosines of ψ, so the
+joint limits cut the circle into arcs whose ends are roots of k_0 + k_c cos ψ + k_s sin ψ. The seed's own branch and
+arm angle are tried first, then the nearest legal point on all eight sign branches.
+
+**planar2, planar3**: the two-link triangle; planar2 reaches points, planar3 poses in its plane.
+
+An arm that is almost of a family is solved on the ideal arm and then polished on the real one.
+
+Sources: Hawkins 2013 (UR5); Shimizu et al. 2008 (seven joints with limits). Where a singular posture leaves a joint
+free it keeps the seed's value, or moves from it as little as reach and limits demand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ik_sim.chain import DEVIATION, DOF, FAMILY, LOWER, NEAR, PARAMETERS, UPPER
+from ik_sim.compiled import kernel
+from ik_sim.solvers import record as r
+from ik_sim.solvers.levenberg_marquardt import polish
+from ik_sim.solvers.solver import KernelSolver
+from ik_sim.target import AXIS, POSE, Tolerance
+
+REACH_SLACK = 1e-10  # [m] a target this far outside the ring counts as on it; the judge has the last word
+LIMIT_SLACK = 1e-7  # [rad] a branch this far outside a limit is clipped and judged: near a singularity angles carry that
+STRETCHED = 1e-6  # [rad] bend below which an elbow counts as straight
+
+
+@kernel
+def family_target(c, T):
+    """The target as the ideal arm sees it: twelve numbers, rotation row by row, then position."""
+    b = int(c[PARAMETERS])
+    e = b + 12
+    # A = B⁻¹ T, then A E⁻¹
+    a00 = c[b] * T[0, 0] + c[b + 1] * T[1, 0] + c[b + 2] * T[2, 0]
+    a01 = c[b] * T[0, 1] + c[b + 1] * T[1, 1] + c[b + 2] * T[2, 1]
+    a02 = c[b] * T[0, 2] + c[b + 1] * T[1, 2] + c[b + 2] * T[2, 2]
+    a03 = c[b] * T[0, 3] + c[b + 1] * T[1, 3] + c[b + 2] * T[2, 3] + c[b + 3]
+    a10 = c[b + 4] * T[0, 0] + c[b + 5] * T[1, 0] + c[b + 6] * T[2, 0]
+    a11 = c[b + 4] * T[0, 1] + c[b + 5] * T[1, 1] + c[b + 6] * T[2, 1]
+    a12 = c[b + 4] * T[0, 2] + c[b + 5] * T[1, 2] + c[b + 6] * T[2, 2]
+    a13 = c[b + 4] * T[0, 3] + c[b + 5] * T[1, 3] + c[b + 6] * T[2, 3] + c[b + 7]
+    a20 = c[b + 8] * T[0, 0] + c[b + 9] * T[1, 0] + c[b + 10] * T[2, 0]
+    a21 = c[b + 8] * T[0, 1] + c[b + 9] * T[1, 1] + c[b + 10] * T[2, 1]
+    a22 = c[b + 8] * T[0, 2] + c[b + 9] * T[1, 2] + c[b + 10] * T[2, 2]
+    a23 = c[b + 8] * T[0, 3] + c[b + 9] * T[1, 3] + c[b + 10] * T[2, 3] + c[b + 11]
+    return (
+        a00 * c[e] + a01 * c[e + 4] + a02 * c[e + 8],
+        a00 * c[e + 1] + a01 * c[e + 5] + a02 * c[e + 9],
+        a00 * c[e + 2] + a01 * c[e + 6] + a02 * c[e + 10],
+        a10 * c[e] + a11 * c[e + 4] + a12 * c[e + 8],
+        a10 * c[e + 1] + a11 * c[e + 5] + a12 * c[e + 9],
+        a10 * c[e + 2] + a11 * c[e + 6] + a12 * c[e + 10],
+        a20 * c[e] + a21 * c[e + 4] + a22 * c[e + 8],
+        a20 * c[e + 1] + a21 * c[e + 5] + a22 * c[e + 9],
+        a20 * c[e + 2] + a21 * c[e + 6] + a22 * c[e + 10],
+        a00 * c[e + 3] + a01 * c[e + 7] + a02 * c[e + 11] + a03,
+        a10 * c[e + 3] + a11 * c[e + 7] + a12 * c[e + 11] + a13,
+        a20 * c[e + 3] + a21 * c[e + 7] + a22 * c[e + 11] + a23,
+    )
+
+
+@kernel
+def bend(l2, l3, dist):
+    """Angle between the two links that puts the tip at distance `dist`: 0 stretched, π folded, accurate at both ends.
+
+    Distances outside the ring give the nearest end.
+    """
+    outer = max((l2 + l3 - dist) * (l2 + l3 + dist), 0.0)
+    gap = abs(l2 - l3)
+    inner = max((dist - gap) * (dist + gap), 0.0)
+    return 2.0 * np.arctan2(np.sqrt(outer), np.sqrt(inner))
+
+
+@kernel
+def to_joints(c, theta, seed, q, lengths):
+    """Family angles to joint values, each by the whole turn that is legal and nearest to the seed.
+
+    Returns the largest violation [rad], the joint it is on, and the squared distance to the seed.
+    """
+    n = int(c[DOF])
+    signs = int(c[PARAMETERS]) + 24 + lengths
+    lower, upper = int(c[LOWER]), int(c[UPPER])
+    worst, where, distance = 0.0, 0, 0.0
+    for i in range(n):
+        value = c[signs + i] * (theta[i] - c[signs + n + i])
+        value, beyond = r.nearest_turn(value, seed[i], c[lower + i], c[upper + i])
+        q[i] = value
+        distance += (value - seed[i]) * (value - seed[i])
+        if beyond > worst:
+            worst, where = beyond, i
+    return worst, where, distance
+
+
+@kernel
+def family_angle(c, q, i, lengths):
+    """Family angle of joint i, in (-π, π]."""
+    n = int(c[DOF])
+    signs = int(c[PARAMETERS]) + 24 + lengths
+    return r.wrap(c[signs + i] * q[i] + c[signs + n + i])
+
+
+# --- ur ---
+
+
+@kernel
+def ur_plane(c, x, y, k1):
+    """sin θ_1, cos θ_1 of branch k1 for a wrist centre at (x, y), and by how much it is inside the shoulder cylinder."""
+    d4 = c[int(c[PARAMETERS]) + 26]
+    rho = np.sqrt(x * x + y * y)
+    if rho < 1e-12:
+        return 0.0, 1.0, abs(d4)
+    root = np.sqrt(max((rho - d4) * (rho + d4), 0.0))
+    if k1 == 1:
+        root = -root
+    # θ_1 = ψ + g with sin g = d4/ρ; the other branch has π - g.
+    s1 = (y * root + x * d4) / (rho * rho)
+    c1 = (x * root - y * d4) / (rho * rho)
+    length = np.sqrt(s1 * s1 + c1 * c1)
+    return s1 / length, c1 / length, abs(d4) - rho
+
+
+@kernel
+def ur_link5(c, D, s1, c1, k5, theta6, out):
+    """Direction of link 5 and where the two-link tip must come, in the arm plane.
+
+    D is the target in family axes (see `family_target`). Writes to out: direction (3), tip relative to the shoulder (3).
+    Returns whether the wrist is singular, and so θ_6 free: it takes `theta6`, turned as little as reach demands.
+    """
+    p = int(c[PARAMETERS]) + 24
+    l2, l3, d4, d5 = -c[p], -c[p + 1], c[p + 2], c[p + 3]
+    wx, wy, wz = D[9] - d4 * s1, D[10] + d4 * c1, D[11]  # wrist centre projected into the plane
+    out_of_plane = wx * s1 - wy * c1
+    wx, wy = wx - out_of_plane * s1, wy + out_of_plane * c1
+    # z_2d × z_d with z_2d = (s1, -c1, 0)
+    kx, ky, kz = -c1 * D[8], -s1 * D[8], s1 * D[5] + c1 * D[2]
+    size = np.sqrt(kx * kx + ky * ky + kz * kz)
+    singular = size < 1e-10
+    if singular:
+        s6, c6 = np.sin(theta6), np.cos(theta6)
+        kx, ky, kz = -(s6 * D[0] + c6 * D[1]), -(s6 * D[3] + c6 * D[4]), -(s6 * D[6] + c6 * D[7])
+        along = kx * s1 - ky * c1
+        kx, ky = kx - along * s1, ky + along * c1
+        size = np.sqrt(kx * kx + ky * ky + kz * kz)
+    elif k5 == 1:
+        size = -size
+    kx, ky, kz = kx / size, ky / size, kz / size
+    if abs(size) < 1e-6 or singular:
+        # The direction is free (or only noise): turn it about z_2d by the least angle that brings the tip into the ring.
+        square = wx * wx + wy * wy + wz * wz
+        dot = wx * kx + wy * ky + wz * kz
+        low = (square + d5 * d5 - (l2 + l3) * (l2 + l3)) / (2.0 * d5)
+        high = (square + d5 * d5 - (l2 - l3) * (l2 - l3)) / (2.0 * d5)
+        if d5 < 0.0:
+            low, high = high, low
+        wanted = min(max(dot, low), high)
+        reach = np.sqrt(square)
+        if wanted != dot and abs(wanted) <= reach and (singular or abs(wanted - dot) < 1e-4):
+            # unit vector across: z_2d × ŵ; the new direction has `wanted` along w and the rest across, on its own side
+            ux, uy, uz = wx / reach, wy / reach, wz / reach
+            ax, ay, az = -c1 * uz, -s1 * uz, s1 * uy + c1 * ux
+            side = kx * ax + ky * ay + kz * az
+            along = wanted / reach
+            across = np.sqrt(max(1.0 - along * along, 0.0))
+            if side < 0.0:
+                across = -across
+            kx, ky, kz = along * ux + across * ax, along * uy + across * ay, along * uz + across * az
+    out[0], out[1], out[2] = kx, ky, kz
+    out[3], out[4], out[5] = wx - d5 * kx, wy - d5 * ky, wz - d5 * kz
+    return singular
+
+
+@kernel
+def ur_angles(D, s1, c1, link5, theta2, theta3, theta):
+    """All six angles once the plane, link 5 and the two-link angles are chosen; the orientation is met exactly."""
+    s234, c234 = link5[0] * c1 + link5[1] * s1, -link5[2]
+    size = np.sqrt(s234 * s234 + c234 * c234)
+    s234, c234 = s234 / size, c234 / size
+    theta[0] = np.arctan2(s1, c1)
+    theta[1], theta[2] = theta2, theta3
+    theta[3] = r.wrap(np.arctan2(s234, c234) - theta2 - theta3)
+    x4x, x4y, x4z = c234 * c1, c234 * s1, s234
+    cos5 = s1 * D[2] - c1 * D[5]
+    sin5 = -(x4x * D[2] + x4y * D[5] + x4z * D[8])
+    theta[4] = np.arctan2(sin5, cos5)
+    size = np.sqrt(sin5 * sin5 + cos5 * cos5)
+    s5, c5 = sin5 / size, cos5 / size
+    x5x, x5y, x5z = c5 * x4x + s5 * s1, c5 * x4y - s5 * c1, c5 * x4z
+    y5x, y5y, y5z = -s234 * c1, -s234 * s1, c234  # y_5 = -z_4
+    theta[5] = np.arctan2(D[0] * y5x + D[3] * y5y + D[6] * y5z, D[0] * x5x + D[3] * x5y + D[6] * x5z)
+
+
+@kernel
+def ur_branch(c, D, k1, k5, k3, theta6, work, theta):
+    """Branch (k1, k5, k3) as six family angles. Returns (reach gap [m], wrist singular); a gap above 0 is out of reach.
+
+    With a gap the angles belong to the nearest reachable tip.
+    """
+    p = int(c[PARAMETERS]) + 24
+    l2, l3 = -c[p], -c[p + 1]
+    s1, c1, inside = ur_plane(c, D[9], D[10], k1)
+    singular = ur_link5(c, D, s1, c1, k5, theta6, work)
+    X, Y = -(work[3] * c1 + work[4] * s1), -work[5]
+    dist = np.sqrt(X * X + Y * Y)
+    gap = max(dist - (l2 + l3), abs(l2 - l3) - dist)
+    delta = bend(l2, l3, dist)
+    theta3 = delta if k3 == 0 else -delta
+    theta2 = r.wrap(np.arctan2(Y, X) - np.arctan2(l3 * np.sin(theta3), l2 + l3 * np.cos(theta3)))
+    ur_angles(D, s1, c1, work, theta2, theta3, theta)
+    return max(gap, inside), singular
+
+
+@kernel
+def solve_ur(c, T, kind, s, out):
+    """Nearest legal branch. Leaves joints and, on a miss, status and reason in `out`; True when a branch is legal."""
+    D = family_target(c, T)
+    work, theta, q = np.empty(6), np.empty(6), np.empty(6)
+    seed, best = np.empty(6), np.empty(6)
+    for i in range(6):
+        seed[i] = out[i]
+    theta6 = family_angle(c, seed, 5, 4)
+    nearest, least_gap, least_beyond, blocked, reachable, singular_best = np.inf, np.inf, np.inf, 0, 0, False
+    for k1 in range(2):
+        for k5 in range(2):
+            for k3 in range(2):
+                gap, singular = ur_branch(c, D, k1, k5, k3, theta6, work, theta)
+                if singular and k5 == 1:
+                    continue
+                beyond, where, distance = to_joints(c, theta, seed, q, 4)
+                if gap > REACH_SLACK:
+                    if reachable == 0 and gap < least_gap:
+                        least_gap = gap
+                        out[:6] = q
+                    continue
+                reachable += 1
+                if beyond > LIMIT_SLACK:
+                    if beyond < least_beyond:
+                        least_beyond, blocked = beyond, where
+                        if nearest == np.inf:
+                            out[:6] = q
+                elif distance < nearest:
+                    nearest, singular_best = distance, singular
+                    best[:] = q
+    if nearest < np.inf:
+        out[:6] = best
+        out[6 + r.SINGULAR_POSE] = 1.0 if singular_best else 0.0
+        return True
+    if reachable > 0:
+        r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, float(reachable), float(blocked), least_beyond)
+        return False
+    p = int(c[PARAMETERS]) + 24
+    rho = np.sqrt(D[9] * D[9] + D[10] * D[10])
+    if rho < abs(c[p + 2]) - REACH_SLACK:
+        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_CYLINDER, rho, abs(c[p + 2]))
+    else:
+        _say_ur_ring(c, D, theta6, work, out)
+    return False
+
+
+@kernel
+def _say_ur_ring(c, D, theta6, work, out):
+    """Which ring radius the nearest of the four tips misses, and by how much."""
+    p = int(c[PARAMETERS]) + 24
+    outer, inner = -c[p] - c[p + 1], abs(c[p] - c[p + 1])
+    least, x, y, z = np.inf, 0.0, 0.0, 0.0
+    for k1 in range(2):
+        s1, c1, _ = ur_plane(c, D[9], D[10], k1)
+        for k5 in range(2):
+            ur_link5(c, D, s1, c1, k5, theta6, work)
+            dist = np.sqrt(work[3] * work[3] + work[4] * work[4] + work[5] * work[5])
+            gap = max(dist - outer, inner - dist)
+            if gap < least:
+                least, x, y, z = gap, work[3], work[4], work[5]
+    dist = np.sqrt(x * x + y * y + z * z)
+    if dist > outer:
+        r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, dist - outer, outer, x / dist, y / dist, z / dist)
+    else:
+        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_INNER, inner - dist, inner)
+
+
+# --- srs ---
+
+CIRCLE = 24  # numbers that describe one elbow circle, see `srs_circle`
+
+
+@kernel
+def srs_circle(c, D, g):
+    """Everything about the elbow circle of a target that doesn't depend on the arm angle. Returns the reach gap [m].
+
+    Writes to g: u (0-2) from shoulder to wrist, e1 (3-5), e2 (6-8), cos β, sin β, cos γ, sin γ, δ, cos δ, sin δ (9-15),
+    the distance (16).
+    """
+    p = int(c[PARAMETERS]) + 24
+    l2, l3 = c[p], c[p + 1]
+    x, y, z = D[9], D[10], D[11]
+    dist = np.sqrt(x * x + y * y + z * z)
+    if dist > 1e-12:
+        ux, uy, uz = x / dist, y / dist, z / dist
+    else:
+        ux, uy, uz = 0.0, 0.0, 1.0
+    across = np.sqrt(ux * ux + uy * uy)
+    if across > 1e-9:
+        e1x, e1y, e1z = -uz * ux / across, -uz * uy / across, across
+    else:  # above or below the shoulder: count the arm angle from x
+        e1x, e1y, e1z = 1.0, 0.0, 0.0
+        along = ux
+        e1x, e1y, e1z = e1x - along * ux, e1y - along * uy, e1z - along * uz
+        size = np.sqrt(e1x * e1x + e1y * e1y + e1z * e1z)
+        e1x, e1y, e1z = e1x / size, e1y / size, e1z / size
+    g[0], g[1], g[2], g[3], g[4], g[5] = ux, uy, uz, e1x, e1y, e1z
+    g[6], g[7], g[8] = uy * e1z - uz * e1y, uz * e1x - ux * e1z, ux * e1y - uy * e1x
+    delta = bend(l2, l3, dist)
+    cd, sd = np.cos(delta), np.sin(delta)
+    reach = np.sqrt(l2 * l2 + l3 * l3 + 2.0 * l2 * l3 * cd)  # the ring's end when the target is outside it
+    if reach > 1e-12:
+        g[9], g[10], g[11], g[12] = (l2 + l3 * cd) / reach, l3 * sd / reach, (l3 + l2 * cd) / reach, l2 * sd / reach
+    else:  # equal links folded onto the shoulder: any direction will do
+        g[9], g[10], g[11], g[12] = 0.0, 1.0, 0.0, 1.0
+    g[13], g[14], g[15], g[16] = delta, cd, sd, dist
+    return max(dist - (l2 + l3), abs(l2 - l3) - dist)
+
+
+@kernel
+def srs_directions(g, cp, sp, d):
+    """Directions of upper arm (0-2) and forearm (3-5) at the arm angle with cosine cp and sine sp."""
+    vx, vy, vz = g[3] * cp + g[6] * sp, g[4] * cp + g[7] * sp, g[5] * cp + g[8] * sp
+    d[0], d[1], d[2] = g[9] * g[0] + g[10] * vx, g[9] * g[1] + g[10] * vy, g[9] * g[2] + g[10] * vz
+    d[3], d[4], d[5] = g[11] * g[0] - g[12] * vx, g[11] * g[1] - g[12] * vy, g[11] * g[2] - g[12] * vz
+
+
+@kernel
+def srs_elbow_direction_to_angle(g, x, y, z):
+    """Arm angle of an elbow that lies towards (x, y, z); 0 when that is along the circle's axis."""
+    a, b = x * g[3] + y * g[4] + z * g[5], x * g[6] + y * g[7] + z * g[8]
+    return np.arctan2(b, a) if a * a + b * b > 1e-20 else 0.0
+
+
+@kernel
+def srs_angles(D, d, s2, s4, s6, free, theta):
+    """Seven family angles from link directions d and the signs of θ_2, θ_4, θ_6.
+
+    Where a pair of joints turns about one line only their sum counts: the first keeps its value in `free`.
+    Returns a bit mask of such pairs (1: joints 1 and 3, 2: joints 3 and 5, 4: joints 5 and 7).
+    """
+    pairs = 0
+    ax, ay, az, bx, by, bz = d[0], d[1], d[2], d[3], d[4], d[5]
+    # θ_1, θ_2 put z_2 along the upper arm
+    across = np.sqrt(ax * ax + ay * ay)
+    theta[1] = s2 * np.arctan2(across, az)
+    if across < 1e-11:
+        theta[0] = free[0]
+        pairs |= 1
+        c1, s1 = np.cos(theta[0]), np.sin(theta[0])
+        n2, m2 = 0.0, (1.0 if az > 0.0 else -1.0)
+    else:
+        theta[0] = np.arctan2(s2 * ay, s2 * ax)
+        c1, s1 = s2 * ax / across, s2 * ay / across
+        size = np.sqrt(across * across + az * az)
+        n2, m2 = s2 * across / size, az / size
+    x2x, x2y, x2z = m2 * c1, m2 * s1, -n2
+    y2x, y2y = -s1, c1
+    z2x, z2y, z2z = n2 * c1, n2 * s1, m2
+    # θ_3, θ_4 put z_4 along the forearm
+    px, py = bx * x2x + by * x2y + bz * x2z, bx * y2x + by * y2y
+    pz = bx * z2x + by * z2y + bz * z2z
+    across = np.sqrt(px * px + py * py)
+    theta[3] = s4 * np.arctan2(across, pz)
+    if across < 1e-11:
+        theta[2] = free[2]
+        pairs |= 2
+        c3, s3 = np.cos(theta[2]), np.sin(theta[2])
+        n4, m4 = 0.0, (1.0 if pz > 0.0 else -1.0)
+    else:
+        theta[2] = np.arctan2(s4 * py, s4 * px)
+        c3, s3 = s4 * px / across, s4 * py / across
+        size = np.sqrt(across * across + pz * pz)
+        n4, m4 = s4 * across / size, pz / size
+    # frame 4 in base axes: y_4 = y_2 turned by θ_3 (its own sign rule: y' of frame 3), x_4 and z_4 from θ_4
+    ux, uy, uz = c3 * x2x + s3 * y2x, c3 * x2y + s3 * y2y, c3 * x2z
+    y4x, y4y, y4z = -s3 * x2x + c3 * y2x, -s3 * x2y + c3 * y2y, -s3 * x2z
+    x4x, x4y, x4z = m4 * ux - n4 * z2x, m4 * uy - n4 * z2y, m4 * uz - n4 * z2z
+    z4x, z4y, z4z = n4 * ux + m4 * z2x, n4 * uy + m4 * z2y, n4 * uz + m4 * z2z
+    # θ_5, θ_6 put z_6 along the tool axis
+    px, py = D[2] * x4x + D[5] * x4y + D[8] * x4z, D[2] * y4x + D[5] * y4y + D[8] * y4z
+    pz = D[2] * z4x + D[5] * z4y + D[8] * z4z
+    across = np.sqrt(px * px + py * py)
+    theta[5] = s6 * np.arctan2(across, pz)
+    if across < 1e-11:
+        theta[4] = free[4]
+        pairs |= 4
+        c5, s5 = np.cos(theta[4]), np.sin(theta[4])
+        n6, m6 = 0.0, (1.0 if pz > 0.0 else -1.0)
+    else:
+        theta[4] = np.arctan2(s6 * py, s6 * px)
+        c5, s5 = s6 * px / across, s6 * py / across
+        size = np.sqrt(across * across + pz * pz)
+        n6, m6 = s6 * across / size, pz / size
+    ux, uy, uz = c5 * x4x + s5 * y4x, c5 * x4y + s5 * y4y, c5 * x4z + s5 * y4z
+    y6x, y6y, y6z = -s5 * x4x + c5 * y4x, -s5 * x4y + c5 * y4y, -s5 * x4z + c5 * y4z
+    x6x, x6y, x6z = m6 * ux - n6 * z4x, m6 * uy - n6 * z4y, m6 * uz - n6 * z4z
+    theta[6] = np.arctan2(D[0] * y6x + D[3] * y6y + D[6] * y6z, D[0] * x6x + D[3] * x6y + D[6] * x6z)
+    return pairs
+
+
+@kernel
+def srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, q):
+    """Joints at one arm angle and sign branch; free pairs share their sum so that both are legal where possible.
+
+    Returns (violation, joint, squared distance to the seed).
+    """
+    srs_directions(g, cp, sp, d)
+    pairs = srs_angles(D, d, s2, s4, s6, free, theta)
+    beyond, where, distance = to_joints(c, theta, seed, q, 2)
+    if pairs and beyond > 0.0:
+        signs = int(c[PARAMETERS]) + 26
+        for _ in range(3):
+            for pair in range(2, -1, -1):
+                first, second = 2 * pair, 2 * pair + 2
+                if not pairs >> pair & 1:
+                    continue
+                raw = c[signs + second] * (theta[second] - c[signs + 7 + second])
+                lower, upper = c[int(c[LOWER]) + second], c[int(c[UPPER]) + second]
+                value, over = r.nearest_turn(raw, seed[second], lower, upper)
+                if over > 0.0:  # move the second onto its limit, and the first the other way
+                    shift = (min(max(value, lower), upper) - value) * c[signs + second]
+                    # θ_mid = 0 adds the two angles, θ_mid = π subtracts them
+                    along = 1.0 if np.cos(theta[first + 1]) > 0.0 else -1.0
+                    theta[second] += shift
+                    theta[first] -= along * shift
+        beyond, where, distance = to_joints(c, theta, seed, q, 2)
+    return beyond, where, distance
+
+
+@kernel
+def _add_roots(k0, kc, ks, roots, count):
+    """Angles where k0 + kc cos ψ + ks sin ψ = 0."""
+    size = np.sqrt(kc * kc + ks * ks)
+    if size < 1e-14 or abs(k0) > size:
+        return count
+    middle, half = np.arctan2(ks, kc), np.arctan2(np.sqrt((size - k0) * (size + k0)), -k0)
+    roots[count], roots[count + 1] = r.wrap(middle + half), r.wrap(middle - half)
+    return count + 2
+
+
+@kernel
+def _add_limit_roots(c, joint, nk, dk, roots, count):
+    """Roots of both limits of a joint whose angle is atan2(N, D); N and D as (k0, kc, ks)."""
+    signs = int(c[PARAMETERS]) + 26
+    low, high = c[int(c[LOWER]) + joint], c[int(c[UPPER]) + joint]
+    if high - low >= 2.0 * np.pi:
+        return count
+    for side in range(2):
+        limit = c[signs + joint] * (low if side == 0 else high) + c[signs + 7 + joint]
+        cl, sl = np.cos(limit), np.sin(limit)
+        count = _add_roots(
+            nk[0] * cl - dk[0] * sl, nk[1] * cl - dk[1] * sl, nk[2] * cl - dk[2] * sl, roots, count
+        )
+    return count
+
+
+@kernel
+def srs_roots(c, D, g, roots):
+    """All arm angles where a joint limit is met or a joint's direction flips, sorted. Returns how many.
+
+    The same for all eight sign branches: a sign turns an angle by π, which moves no root.
+    """
+    signs = int(c[PARAMETERS]) + 26
+    u, e1, e2 = g[0:3], g[3:6], g[6:9]
+    cb, sb, cg, sg, cd, sd = g[9], g[10], g[11], g[12], g[14], g[15]
+    count = 0
+    # upper arm a = cb u + sb (e1 cos + e2 sin); forearm b = cg u - sg (e1 cos + e2 sin); m = sd (e1 sin - e2 cos)
+    count = _add_limit_roots(c, 0, (cb * u[1], sb * e1[1], sb * e2[1]), (cb * u[0], sb * e1[0], sb * e2[0]), roots, count)
+    az = (cb * u[2], sb * e1[2], sb * e2[2])
+    bz = (cg * u[2], -sg * e1[2], -sg * e2[2])
+    mz = (0.0, -sd * e2[2], sd * e1[2])
+    third = (cd * az[0] - bz[0], cd * az[1] - bz[1], cd * az[2] - bz[2])
+    count = _add_limit_roots(c, 2, mz, third, roots, count)
+    td = (D[2], D[5], D[8])
+    tu = u[0] * td[0] + u[1] * td[1] + u[2] * td[2]
+    t1 = e1[0] * td[0] + e1[1] * td[1] + e1[2] * td[2]
+    t2 = e2[0] * td[0] + e2[1] * td[1] + e2[2] * td[2]
+    bt = (cg * tu, -sg * t1, -sg * t2)
+    at = (cb * tu, sb * t1, sb * t2)
+    mt = (0.0, -sd * t2, sd * t1)
+    fifth = (cd * bt[0] - at[0], cd * bt[1] - at[1], cd * bt[2] - at[2])
+    count = _add_limit_roots(c, 4, mt, fifth, roots, count)
+    xu = u[0] * D[0] + u[1] * D[3] + u[2] * D[6]
+    x1 = e1[0] * D[0] + e1[1] * D[3] + e1[2] * D[6]
+    x2 = e2[0] * D[0] + e2[1] * D[3] + e2[2] * D[6]
+    yu = u[0] * D[1] + u[1] * D[4] + u[2] * D[7]
+    y1 = e1[0] * D[1] + e1[1] * D[4] + e1[2] * D[7]
+    y2 = e2[0] * D[1] + e2[1] * D[4] + e2[2] * D[7]
+    count = _add_limit_roots(c, 6, (cg * yu, -sg * y1, -sg * y2), (-cg * xu, sg * x1, sg * x2), roots, count)
+    for joint in (1, 5):
+        k = az if joint == 1 else bt
+        low, high = c[int(c[LOWER]) + joint], c[int(c[UPPER]) + joint]
+        for side in range(2):
+            limit = c[signs + joint] * (low if side == 0 else high) + c[signs + 7 + joint]
+            if np.isfinite(limit):
+                count = _add_roots(k[0] - np.cos(limit), k[1], k[2], roots, count)
+        count = _add_roots(k[0] - 1.0, k[1], k[2], roots, count)
+        count = _add_roots(k[0] + 1.0, k[1], k[2], roots, count)
+    for i in range(1, count):  # insertion sort: at most a few dozen
+        value = roots[i]
+        k = i - 1
+        while k >= 0 and roots[k] > value:
+            roots[k + 1] = roots[k]
+            k -= 1
+        roots[k + 1] = value
+    return count
+
+
+MAX_ROOTS = 40
+
+
+@kernel
+def srs_legal_near(c, D, g, psi, seed, free, room, q):
+    """The legal joints nearest to arm angle psi over all sign branches and arcs; the arcs nearest to psi come first.
+
+    Returns (found, least violation seen, its joint). `room` is scratch (MAX_ROOTS + 16,).
+    """
+    roots, d, theta, trial = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6], np.empty(7), np.empty(7)
+    count = srs_roots(c, D, g, roots)
+    least, blocked, best = np.inf, 0, np.inf
+    # Gaps between roots, outwards from psi. Without roots the circle is one gap.
+    gaps = max(count, 1)
+    home = 0
+    while home < count and roots[home] <= psi:
+        home += 1  # psi lies in the gap that ends at roots[home]
+    found = False
+    up, down = 0, 0  # how many gaps have been tried on either side
+    found_distance = np.inf
+    for turn in range(gaps):
+        # the nearer of the next gap above and the next below; the home gap first
+        if count == 0:
+            low, width, distance = -np.pi, 2.0 * np.pi, 0.0
+        elif turn == 0:
+            low, high = roots[home - 1], roots[home % count]
+            width = high - low if high > low else high - low + 2.0 * np.pi
+            if count == 1:
+                width = 2.0 * np.pi
+            distance = 0.0
+        else:
+            i_up, i_down = (home + up) % count, (home - 1 - down) % count
+            d_up = roots[i_up] - psi
+            d_up += 2.0 * np.pi if d_up < 0.0 else 0.0
+            d_down = psi - roots[i_down]
+            d_down += 2.0 * np.pi if d_down < 0.0 else 0.0
+            if d_up <= d_down:
+                low, high, distance = roots[i_up], roots[(i_up + 1) % count], d_up
+                up += 1
+            else:
+                low, high, distance = roots[(i_down - 1) % count], roots[i_down], d_down
+                down += 1
+            width = high - low if high > low else high - low + 2.0 * np.pi
+        if found and distance > found_distance + 1e-9:
+            break
+        if width < 1e-13:
+            continue
+        # Which sign branches are legal here? The middle of the gap tells for the whole of it.
+        middle = low + 0.5 * width
+        into = min(1e-3, 0.25 * width)  # a little inside, where rounding can't put a joint over its limit
+        offset = psi - low
+        offset -= 2.0 * np.pi * np.floor(offset / (2.0 * np.pi))
+        if offset <= width:
+            wanted = low + min(max(offset, into), width - into)
+        elif offset - width < 2.0 * np.pi - offset:
+            wanted = low + width - into
+        else:
+            wanted = low + into
+        cm, sm = np.cos(middle), np.sin(middle)
+        cw, sw = np.cos(wanted), np.sin(wanted)
+        for branch in range(8):
+            s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
+            beyond, where, _ = srs_joints(c, D, g, cm, sm, s2, s4, s6, seed, free, d, theta, trial)
+            if beyond > LIMIT_SLACK:
+                if beyond < least:
+                    least, blocked = beyond, where
+                    if not found:
+                        q[:7] = trial
+                continue
+            beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
+            if beyond <= LIMIT_SLACK and away < best:
+                best, found, found_distance = away, True, distance
+                q[:7] = trial
+    if found:
+        return True, 0.0, 0
+    for i in range(count):  # a joint held still leaves no arc but single arm angles
+        cw, sw = np.cos(roots[i]), np.sin(roots[i])
+        for branch in range(8):
+            s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
+            beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
+            if beyond <= LIMIT_SLACK and away < best:
+                best, found = away, True
+                q[:7] = trial
+            elif not found and beyond < least:
+                least, blocked = beyond, where
+                q[:7] = trial
+    return found, least, blocked
+
+
+@kernel
+def srs_seed(c, g, seed, free):
+    """The seed's family angles (to `free`), its arm angle on this circle, and its signs of θ_2, θ_4, θ_6."""
+    for i in range(7):
+        free[i] = family_angle(c, seed, i, 2)
+    s = np.sin(free[1])
+    psi = srs_elbow_direction_to_angle(g, s * np.cos(free[0]), s * np.sin(free[0]), np.cos(free[1]))
+    s2 = -1.0 if free[1] < 0.0 else 1.0
+    s4 = -1.0 if free[3] < 0.0 else 1.0
+    s6 = -1.0 if free[5] < 0.0 else 1.0
+    return psi, s2, s4, s6
+
+
+@kernel
+def solve_srs(c, T, kind, s, out):
+    """The seed's own branch and arm angle where legal, else the nearest legal arm angle. As `solve_ur` otherwise."""
+    D = family_target(c, T)
+    g, room = np.empty(CIRCLE), np.empty(MAX_ROOTS + 16)
+    seed, free, theta, q = np.empty(7), np.empty(7), np.empty(7), np.empty(7)
+    for i in range(7):
+        seed[i] = out[i]
+    gap = srs_circle(c, D, g)
+    psi, s2, s4, s6 = srs_seed(c, g, seed, free)
+    if g[13] < STRETCHED:
+        # A straight elbow: the joints about it share their sum, so only the signs are left to choose.
+        free_pairs = g[10]
+        g[10], g[12] = 0.0, 0.0
+        g[9], g[11] = 1.0, 1.0
+        best, least, blocked = np.inf, np.inf, 0
+        for branch in range(8):
+            b2, b4, b6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
+            beyond, where, away = srs_joints(c, D, g, 1.0, 0.0, b2, b4, b6, seed, free, room, theta, q)
+            if beyond <= LIMIT_SLACK and away < best:
+                best = away
+                out[:7] = q
+            elif beyond < least:
+                least, blocked = beyond, where
+                if best == np.inf:
+                    out[:7] = q
+        found = best < np.inf
+        g[10] = free_pairs
+    else:
+        cp, sp = np.cos(psi), np.sin(psi)
+        least, blocked, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, room, theta, q)
+        found = least <= LIMIT_SLACK
+        if found or gap > REACH_SLACK:
+            out[:7] = q
+        if not found and gap <= REACH_SLACK:
+            found, least, blocked = srs_legal_near(c, D, g, psi, seed, free, room, q)
+            out[:7] = q
+    out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < STRETCHED else 0.0
+    p = int(c[PARAMETERS]) + 24
+    outer, inner = c[p] + c[p + 1], abs(c[p] - c[p + 1])
+    if gap > REACH_SLACK:
+        if g[16] > outer:
+            r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, g[16] - outer, outer, g[0], g[1], g[2])
+        else:
+            r.say(c, out, r.OUT_OF_REACH, r.INSIDE_INNER, inner - g[16], inner)
+        return False
+    if found:
+        return True
+    low, high = elbow_range(c)
+    if g[13] > high + LIMIT_SLACK:  # the elbow can't fold that far: that too is a radius
+        radius = np.sqrt(c[p] * c[p] + c[p + 1] * c[p + 1] + 2.0 * c[p] * c[p + 1] * np.cos(high))
+        r.say(c, out, r.OUT_OF_REACH, r.ELBOW_LIMIT, radius - g[16], radius, high)
+        return False
+    r.say(c, out, r.JOINT_LIMITS, r.NO_LEGAL_ARC, 8.0, float(blocked), least)
+    return False
+
+
+@kernel
+def elbow_range(c):
+    """The least and the greatest bend |θ_4| that the elbow's limits allow [rad]."""
+    signs = int(c[PARAMETERS]) + 26
+    low, high = c[int(c[LOWER]) + 3], c[int(c[UPPER]) + 3]
+    if high - low >= 2.0 * np.pi:
+        return 0.0, np.pi
+    a, b = c[signs + 3] * low + c[signs + 10], c[signs + 3] * high + c[signs + 10]
+    a, b = min(a, b), max(a, b)
+    turns = 2.0 * np.pi * np.round(0.5 * (a + b) / (2.0 * np.pi))
+    a, b = a - turns, b - turns
+    if b >= np.pi or a <= -np.pi:
+        greatest = np.pi
+    else:
+        greatest = max(abs(a), abs(b))
+    least = 0.0 if a <= 0.0 <= b else min(abs(a), abs(b))
+    return least, greatest
+
+
+# --- planar ---
+
+
+@kernel
+def solve_planar(c, T, kind, s, out):
+    """Both elbows of the two-link triangle; with three links the last one's direction is given by the pose."""
+    n = int(c[DOF])
+    p = int(c[PARAMETERS]) + 24
+    D = family_target(c, T)
+    theta, q, seed, best = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        seed[i] = out[i]
+    l1, l2 = c[p], c[p + 1]
+    x, y = D[9], D[10]
+    yaw = np.arctan2(D[3], D[0])
+    if kind != POSE:  # the target's axes say nothing: the tool's place in the family frame is needed as it is
+        b = int(c[PARAMETERS])
+        x = c[b] * T[0, 3] + c[b + 1] * T[1, 3] + c[b + 2] * T[2, 3] + c[b + 3]
+        y = c[b + 4] * T[0, 3] + c[b + 5] * T[1, 3] + c[b + 6] * T[2, 3] + c[b + 7]
+    if n == 3:
+        x, y = x - c[p + 2] * np.cos(yaw), y - c[p + 2] * np.sin(yaw)
+    dist = np.sqrt(x * x + y * y)
+    gap = max(dist - (l1 + l2), abs(l1 - l2) - dist)
+    delta = bend(l1, l2, dist)
+    direction = np.arctan2(y, x)
+    if dist < 1e-12:
+        direction = family_angle(c, seed, 0, n) + 0.5 * delta  # folded onto the base: any direction will do
+    nearest, least, blocked = np.inf, np.inf, 0
+    for k in range(2):
+        theta[1] = delta if k == 0 else -delta
+        theta[0] = r.wrap(direction - np.arctan2(l2 * np.sin(theta[1]), l1 + l2 * np.cos(theta[1])))
+        if n == 3:
+            theta[2] = r.wrap(yaw - theta[0] - theta[1])
+        beyond, where, away = to_joints(c, theta, seed, q, n)
+        if beyond <= LIMIT_SLACK:
+            if away < nearest:
+                nearest = away
+                best[:] = q
+        elif beyond < least:
+            least, blocked = beyond, where
+            if nearest == np.inf:
+                best[:] = q
+    out[:n] = best
+    if gap > REACH_SLACK:
+        if dist > l1 + l2:
+            r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, gap, l1 + l2, x / dist, y / dist, 0.0)
+        else:
+            r.say(c, out, r.OUT_OF_REACH, r.INSIDE_INNER, gap, abs(l1 - l2))
+        return False
+    if nearest < np.inf:
+        return True
+    r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, 1.0 if delta == 0.0 else 2.0, float(blocked), least)
+    return False
+
+
+@kernel
+def solve_family(c, T, kind, s, out):
+    """The closed form of the chain's family. True when it has a legal answer, in `out`; otherwise the reason is there."""
+    family = c[FAMILY]
+    if family == 3.0 and kind == POSE:
+        return solve_ur(c, T, kind, s, out)
+    if family == 4.0 and kind == POSE:
+        return solve_srs(c, T, kind, s, out)
+    if (family == 1.0 and kind != AXIS) or (family == 2.0 and kind == POSE):
+        return solve_planar(c, T, kind, s, out)
+    if family == 0.0:
+        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_FAMILY)
+    else:
+        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_KIND, float(kind))
+    return False
+
+
+@kernel
+def solve_closed_form(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code != r.FINE:
+        return code
+    n = int(c[DOF])
+    solve_family(c, T, kind, s, out)
+    out[n + r.ITERATIONS] = 0.0
+    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.UNSUPPORTED:
+        status, reason = out[n + r.STATUS], out[n + r.REASON]
+        if status == r.OUT_OF_REACH and out[n + r.DETAIL] < 4.0 * c[DEVIATION]:
+            status, reason = r.STALLED, r.NO_PROGRESS  # the real arm may still get there: no proof
+        out[n + r.STATUS], out[n + r.REASON] = status, reason
+        if status != r.OUT_OF_REACH:
+            out[n + r.ITERATIONS] = float(polish(c, T, kind, s, 30, out))
+    if not r.judge(c, T, kind, s, out):
+        _explain(c, T, kind, out)
+    return r.FINE
+
+
+@kernel
+def _explain(c, T, kind, out):
+    """A plane can be missed too: planar arms can't leave theirs, nor tilt out of it."""
+    n = int(c[DOF])
+    if c[FAMILY] != 1.0 and c[FAMILY] != 2.0:
+        return
+    if out[n + r.STATUS] == r.UNSUPPORTED or out[n + r.STATUS] == r.JOINT_LIMITS:
+        return
+    b = int(c[PARAMETERS])
+    D = family_target(c, T)
+    height = D[11] if kind == POSE else c[b + 8] * T[0, 3] + c[b + 9] * T[1, 3] + c[b + 10] * T[2, 3] + c[b + 11]
+    if abs(height) > 1e-9 and out[n + r.STATUS] != r.OUT_OF_REACH:
+        r.say(c, out, r.OUT_OF_REACH, r.OFF_PLANE, abs(height))
+    elif out[n + r.STATUS] != r.OUT_OF_REACH:
+        r.say(c, out, r.OUT_OF_REACH, r.TILTED, out[n + r.ROTATION_ERROR])
+
+
+@dataclass(frozen=True)
+class ClosedForm(KernelSolver):
+    """The family's closed form: the legal answer nearest to the seed, in microseconds.
+
+    Supports poses on ur, srs and planar3 chains, points and poses on planar2 chains. Anything else: `unsupported`.
+    """
+
+    kernel = solve_closed_form
+
+    stop: Tolerance = Tolerance()
+    """What the judge asks for."""
