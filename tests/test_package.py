@@ -25,7 +25,8 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     result = subprocess.run(
         command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
-    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    if result.returncode != 0:
+        pytest.fail(f"exit code {result.returncode}: {command}\n{result.stdout}\n{result.stderr}")
     return result.stdout
 
 
