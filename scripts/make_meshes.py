@@ -121,7 +121,7 @@ def write_palette(path: Path, colors: Sequence[tuple[int, int, int]], swatch: in
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", image) + chunk(b"IEND", b""))
 
 
-# ------------------------------------------------------------------------------------------------ surfaces of revolution
+# ----------------------------------------------------------------------------------------------- surfaces of revolution
 
 
 def round_profile(corners: Sequence[tuple[float, float, float]], steps: int = 5) -> tuple[Array, Array]:
@@ -185,7 +185,7 @@ def revolve(
 
 
 def housing(mesh: Mesh, T: Array, radius: float, low: float, high: float, body: int, lid: int, *, flip: bool) -> None:
-    """A joint housing about the z axis of T: open flange at one end, domed lid at the other (`flip`: at the low end)."""
+    """A joint housing about the z axis of T: flange at one end, domed lid at the other (`flip`: at the low end)."""
     if flip:
         T = T @ np.diag([1.0, -1.0, -1.0, 1.0])
         low, high = -high, -low
@@ -202,7 +202,7 @@ def housing(mesh: Mesh, T: Array, radius: float, low: float, high: float, body: 
     )
 
 
-# ------------------------------------------------------------------------------------------------------ tubes with fillets
+# --------------------------------------------------------------------------------------------------- tubes with fillets
 
 
 @dataclass(frozen=True)
@@ -215,14 +215,18 @@ class Mouth:
 
 
 def tube(mesh: Mesh, start: Mouth, end: Mouth | None, length: float, color: int, T: Array, steps: int = 6) -> None:
-    """Tube along the x axis of T between housings whose axes are parallel to its z axis; `end` None is a plain end."""
+    """Tube along the x axis of T between housings whose axes are parallel to its z axis; `end` None is a plain end.
+
+    The fillets stop short of tangency and 1 mm under the housing's surface: two surfaces that touch along a line are
+    drawn with a ragged edge.
+    """
     phi = np.arange(SIDES) * (2 * np.pi / SIDES)
     last = start if end is None else end
     knots = np.concatenate(
         [
-            np.linspace(0.0, 1.0, steps + 1),
+            np.linspace(0.2, 1.0, steps + 1),
             [1.5] if end is not None else [],
-            np.linspace(2.0, 3.0, steps + 1) if end is not None else [2.0],
+            np.linspace(2.0, 2.8, steps + 1) if end is not None else [2.0],
         ]
     )
 
@@ -232,10 +236,12 @@ def tube(mesh: Mesh, start: Mouth, end: Mouth | None, length: float, color: int,
         radius = (1 - blend) * start.tube + blend * last.tube
         radius = radius + start.fillet * (1 - np.cos(near * np.pi / 2)) + last.fillet * (1 - np.cos(far * np.pi / 2))
         side = radius * np.sin(angle)
-        x_start = np.sqrt(np.maximum(start.housing**2 - side**2, 0.0)) + start.fillet * (1 - np.sin(near * np.pi / 2))
+        x_start = np.sqrt(np.maximum((start.housing - 0.001) ** 2 - side**2, 0.0)) + start.fillet * (
+            1 - np.sin(near * np.pi / 2)
+        )
         x_end = np.full_like(x_start, length)
         if end is not None:
-            x_end = length - np.sqrt(np.maximum(end.housing**2 - side**2, 0.0))
+            x_end = length - np.sqrt(np.maximum((end.housing - 0.001) ** 2 - side**2, 0.0))
             x_end = x_end - end.fillet * (1 - np.sin(far * np.pi / 2))
         return np.stack([(1 - blend) * x_start + blend * x_end, side, -radius * np.cos(angle)], axis=-1)
 
@@ -251,7 +257,7 @@ def _unit(rows: Array) -> Array:
     return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-300)
 
 
-# --------------------------------------------------------------------------------------------------------- implicit bodies
+# ------------------------------------------------------------------------------------------------------ implicit bodies
 
 
 def smooth_union(a: Array, b: Array, k: float) -> Array:
@@ -285,13 +291,22 @@ def smoothstep(value: Array, low: float, high: float) -> Array:
 
 
 def slices(
-    mesh: Mesh, body: Field, heights: Array, center: Callable[[Array], Array], color: int, T: Array, *, sides: int = SIDES
+    mesh: Mesh,
+    body: Field,
+    heights: Array,
+    center: Callable[[Array], Array],
+    color: int,
+    T: Array,
+    *,
+    top: float | None = None,
+    bottom: float | None = None,
 ) -> None:
     """Skin an implicit body with one ring per height; `center` gives a y inside the body for each height.
 
     The rays of a ring are spread as on an ellipse as wide and as long as the body there, so that thin slices are
-    sampled as evenly as round ones.
+    sampled as evenly as round ones. `top` and `bottom` close the skin with a ridge along y at that height.
     """
+    sides = SIDES
     y = center(heights)
     middle = np.stack([np.zeros_like(y), y, heights], axis=-1)
 
@@ -312,11 +327,18 @@ def slices(
     points = middle[:, None] + cast(rays)[..., None] * rays
     h = 2e-5
     steps = np.eye(3) * h
-    normals = np.stack([body(points + step) - body(points - step) for step in steps], axis=-1)
-    mesh.grid(points, _unit(normals), color, T)
+    normals = _unit(np.stack([body(points + step) - body(points - step) for step in steps], axis=-1))
+    for ridge, ring in ((bottom, 0), (top, -1)):
+        if ridge is not None:
+            # The rim of the last ring, drawn together to a line.
+            line = points[ring] * np.array([0.0, 1.0, 0.0]) + np.array([0.0, 0.0, ridge])
+            place = 0 if ring == 0 else len(points)
+            points = np.insert(points, place, line, axis=0)
+            normals = np.insert(normals, place, _unit(normals[ring] * np.array([0.0, 1.0, 1.0])), axis=0)
+    mesh.grid(points, normals, color, T)
 
 
-# ------------------------------------------------------------------------------------------------------------------- robots
+# --------------------------------------------------------------------------------------------------------------- robots
 
 LIGHT, HOUSING, ACCENT, DARK, METAL, BLACK = range(6)
 """Swatches every palette has, in this order."""
@@ -326,8 +348,8 @@ PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "ur5": [(222, 225, 228), (196, 200, 205), (104, 158, 194), (72, 76, 82), (168, 172, 177), (38, 40, 43)],
     # housing, second housing tone, orange, dark grey, bare metal, rubber
     "iiwa14": [(232, 233, 232), (203, 206, 208), (243, 118, 24), (66, 69, 73), (172, 175, 178), (38, 40, 43)],
-    "planar2": [(214, 218, 223), (58, 122, 178), (240, 150, 40), (70, 74, 80), (176, 180, 185), (36, 38, 42)],
-    "planar3": [(214, 218, 223), (58, 122, 178), (240, 150, 40), (70, 74, 80), (176, 180, 185), (36, 38, 42)],
+    "planar2": [(206, 211, 217), (52, 110, 165), (240, 150, 40), (70, 74, 80), (176, 180, 185), (36, 38, 42)],
+    "planar3": [(206, 211, 217), (52, 110, 165), (240, 150, 40), (70, 74, 80), (176, 180, 185), (36, 38, 42)],
 }
 
 
@@ -337,9 +359,7 @@ def ur5() -> dict[str, Mesh]:
     # Where the centre planes of the tubes lie along the parallel axes 2, 3, 4, from the plane of axis 1.
     upper, fore = 0.13585, 0.01615
     big, elbow, small = 0.0600, 0.0545, 0.0385
-    links = {
-        name: Mesh() for name in ("base", "shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")
-    }
+    links = {name: Mesh() for name in ("base", "shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")}
 
     m = links["base"]
     revolve(m, [(0, 0, 0), (0.0745, 0, 0.001), (0.0745, 0.0095, 0.002), (0.0615, 0.0115, 0.002)], METAL, along("+z"))
@@ -348,8 +368,9 @@ def ur5() -> dict[str, Mesh]:
     for angle in np.radians([45, 135, 225, 315]):
         at = (0.0680 * np.cos(angle), 0.0680 * np.sin(angle), 0.008)
         revolve(m, [(0.0048, 0, 0), (0.0048, 0.0055, 0.0008), (0, 0.0055, 0)], DARK, along("+z", at), 2, 16)
-    revolve(m, [(0.011, 0, 0), (0.011, 0.020, 0.001), (0.007, 0.020, 0)], DARK, along("-y", (0, -0.052, 0.0235)), 2, 24)
-    revolve(m, [(0.007, 0.020, 0), (0.007, 0.026, 0.001), (0, 0.026, 0)], BLACK, along("-y", (0, -0.052, 0.0235)), 2, 24)
+    plug = along("-y", (0, -0.052, 0.0235))
+    revolve(m, [(0.011, 0, 0), (0.011, 0.020, 0.001), (0.007, 0.020, 0)], DARK, plug, 2, 24)
+    revolve(m, [(0.007, 0.020, 0), (0.007, 0.026, 0.001), (0, 0.026, 0)], BLACK, plug, 2, 24)
 
     lift = along("-y", (0, 0, d1))  # axis 2
     m = links["shoulder"]
@@ -361,13 +382,15 @@ def ur5() -> dict[str, Mesh]:
     axis = along("+z")
     housing(m, axis, big, 0.0685, 0.2045, HOUSING, ACCENT, flip=False)
     housing(m, along("+z", (-a2, 0, 0)), elbow, 0.0785, 0.1960, HOUSING, ACCENT, flip=False)
-    tube(m, Mouth(big, 0.0470, 0.011), Mouth(elbow, 0.0430, 0.010), a2, LIGHT, frame((-1, 0, 0), (0, 0, 1), (0, 0, upper)))
+    middle = frame((-1, 0, 0), (0, 0, 1), (0, 0, upper))
+    tube(m, Mouth(big, 0.0470, 0.011), Mouth(elbow, 0.0430, 0.010), a2, LIGHT, middle)
     seal(m, along("-z", (-a2, 0, 0.0785)), elbow, 0, 0.0030)
 
     m = links["forearm"]
     housing(m, axis, elbow, -0.0570, 0.0765, HOUSING, ACCENT, flip=True)
     housing(m, along("+z", (-a3, 0, 0)), small, -0.0340, 0.0535, HOUSING, ACCENT, flip=True)
-    tube(m, Mouth(elbow, 0.0400, 0.011), Mouth(small, 0.0320, 0.0055), a3, LIGHT, frame((-1, 0, 0), (0, 0, 1), (0, 0, fore)))
+    middle = frame((-1, 0, 0), (0, 0, 1), (0, 0, fore))
+    tube(m, Mouth(elbow, 0.0400, 0.011), Mouth(small, 0.0320, 0.0055), a3, LIGHT, middle)
     seal(m, along("+z", (-a3, 0, 0)), small, 0.0535, 0.0560)
 
     m = links["wrist_1"]
@@ -395,7 +418,7 @@ def ur5() -> dict[str, Mesh]:
 
 def seal(mesh: Mesh, T: Array, radius: float, low: float, high: float) -> None:
     """The dark ring that closes the gap between two housings."""
-    revolve(mesh, [(radius - 0.001, low, 0), (radius - 0.0035, low + 1e-4, 0), (radius - 0.0035, high, 0)], DARK, T)
+    revolve(mesh, [(radius - 0.0035, low - 0.006, 0), (radius - 0.0035, high + 0.006, 0)], DARK, T)
 
 
 def stub(mesh: Mesh, T: Array, radius: float, high: float) -> None:
@@ -405,26 +428,26 @@ def stub(mesh: Mesh, T: Array, radius: float, high: float) -> None:
     seal(mesh, T, radius, high, high + 0.003)
 
 
-def s_housing(
-    foot: float, hinge: float, side: float, lobe: float, depth: float, waist: float = 0.0
-) -> tuple[Field, Callable[[Array], Array]]:
-    """A housing that stands on a round foot at z = 0 and leans to `side` to hold a hinge along y at z = `hinge`."""
-    face = 0.0025
-    middle = side * 0.55 * depth
+def s_housing(foot: float, hinge: float, lobe: float, depth: float) -> tuple[Field, Callable[[Array], Array]]:
+    """A housing on a round foot at z = 0 that leans towards +y to hold a hinge along y at z = `hinge`.
+
+    The hinge's head is a drum of radius `lobe` from y = 0 to `depth`; the other link's drum has its place at y < 0.
+    Returns the field, and a y inside the body for each height.
+    """
+    face, bend = 0.0025, hinge - 0.93 * lobe
 
     def body(p: Array) -> Array:
-        mirrored = p * np.array([1.0, side, 1.0])
-        head = drum(mirrored, face, depth, lobe, 0.004, 0.042, hinge)
-        neck = round_cone(mirrored, (0, 0, -0.01), (0, 0.58 * depth, hinge - 0.02), foot - waist, 0.80 * lobe)
-        # The neck may not pass the hinge's face on the other link's side near the hinge.
-        reach = face + (foot + 0.02) * (1 - smoothstep(p[..., 2], 0.30 * hinge, hinge - 0.55 * lobe))
-        neck = round_intersection(neck, reach * -1.0 - mirrored[..., 1] + 2 * face, 0.012)
-        leaning = smooth_union(head, neck, 0.035)
-        standing = np.hypot(p[..., 0], p[..., 1]) - foot
-        up = smoothstep(p[..., 2], 0.004, 0.55 * (hinge - lobe) + 0.02)
-        return (1 - up) * standing + up * leaning
+        x, y, z = p[..., 0], p[..., 1], p[..., 2]
+        head = drum(p, face, depth, lobe, 0.004, 0.046, hinge)
+        lean = smoothstep(z, -0.004, bend)
+        wide, long = foot + (0.93 * lobe - foot) * lean, foot + (0.40 * depth - foot) * lean
+        neck = (np.hypot(x / wide, (y - 0.46 * depth * lean) / long) - 1.0) * np.minimum(wide, long)
+        neck = round_intersection(neck, z - hinge, 0.02)
+        joined = smooth_union(head, neck, 0.024)
+        limit = face - (foot + 0.03) * (1 - smoothstep(z, 0.0, hinge - lobe))
+        return round_intersection(joined, limit - y, 0.004)
 
-    return body, lambda z: middle * smoothstep(z, 0.0, hinge - 0.25 * lobe)
+    return body, lambda z: 0.46 * depth * smoothstep(z, -0.004, bend)
 
 
 def iiwa14() -> dict[str, Mesh]:
@@ -433,72 +456,69 @@ def iiwa14() -> dict[str, Mesh]:
     up = along("+z")
 
     m = links["link_0"]
-    revolve(m, [(0, 0, 0), (0.1150, 0, 0.0015), (0.1150, 0.012, 0.002), (0.110, 0.014, 0.004), (0.0885, 0.150, 0)], DARK, up)
-    revolve(m, [(0.0885, 0.150, 0), (0.0840, 0.1505, 0), (0.0840, 0.1585, 0)], BLACK, up)
+    foot = [(0, 0, 0), (0.1150, 0, 0.0015), (0.1150, 0.012, 0.002), (0.110, 0.014, 0.004), (0.0885, 0.146, 0)]
+    revolve(m, foot, DARK, up)
+    revolve(m, [(0.0885, 0.146, 0), (0.0890, 0.1465, 0.0004), (0.0870, 0.1560, 0.001), (0.0780, 0.1560, 0)], ACCENT, up)
+    revolve(m, [(0.0795, 0.150, 0), (0.0795, 0.1640, 0)], BLACK, up)
 
-    def hinged(name: str, foot: float, hinge: float, side: float, lobe: float, depth: float, flipped: bool) -> None:
+    def hinged(name: str, foot: float, hinge: float, side: str, lobe: float, depth: float) -> None:
+        """One S-shaped link; `side` is where its head lies, and whether the foot is its lower or its upper end."""
         m = links[name]
-        body, center = s_housing(foot, hinge, side, lobe, depth)
-        # Where the hinge is at the link's own origin the same body hangs upside down.
-        T = np.eye(4) if not flipped else np.array([[-1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, hinge], [0, 0, 0, 1]])
-        top = hinge + lobe
-        bend = np.linspace(0.0, 1.0, 22)
-        rise = np.concatenate([0.0015 + (hinge - 0.0015) * bend, hinge + lobe * np.sin(np.linspace(0, np.pi / 2, 13)[1:])])
-        rise[-1] = top - 2e-5
-        slices(m, body, rise, center, LIGHT, T)
-        at = T @ np.array([0, 0, hinge, 1.0])
-        out = along("+y" if side > 0 else "-y", at[:3])
-        cover = 0.50 * lobe
-        revolve(m, [(cover, depth - 0.006, 0), (cover, depth + 0.0022, 0.0018), (0, depth + 0.0022, 0)], ACCENT, out)
-        ring = lobe - 0.010
-        revolve(m, [(ring, -0.0004, 0), (ring, 0.0040, 0)], DARK, out)
+        body, center = s_housing(foot, hinge, lobe, depth)
+        y = (0.0, 1.0 if side[1] == "+" else -1.0, 0.0)
+        z = (0.0, 0.0, 1.0 if side[0] == "^" else -1.0)
+        T = frame(tuple(np.cross(y, z)), z, (0, 0, 0 if side[0] == "^" else hinge))
+        dome = hinge + lobe * np.sin(np.linspace(0, 0.49 * np.pi, 12)[1:])
+        rise = np.concatenate([np.linspace(0.0008, hinge, 24), dome])
+        slices(m, body, rise, center, LIGHT, T, top=hinge + lobe)
+        hub = T @ along("+y", (0, 0, hinge))
+        cover = 0.54 * lobe
+        revolve(m, [(cover, depth - 0.012, 0), (cover, depth + 0.0030, 0.0020), (0, depth + 0.0030, 0)], ACCENT, hub)
+        revolve(m, [(lobe - 0.010, -0.0040, 0), (lobe - 0.010, 0.0060, 0)], DARK, hub)
+        if side[0] == "v":
+            # Closes the slit to the next link, seen from any side.
+            revolve(m, [(foot - 0.0045, -0.006, 0), (foot - 0.0045, 0.006, 0)], DARK, T)
 
-    hinged("link_1", 0.0840, 0.2025, -1.0, 0.0800, 0.1080, False)
-    hinged("link_2", 0.0640, 0.2045, +1.0, 0.0800, 0.1080, True)
-    hinged("link_3", 0.0640, 0.2155, +1.0, 0.0680, 0.1000, False)
-    hinged("link_4", 0.0640, 0.1845, -1.0, 0.0680, 0.1000, True)
-    for name, radius, low in (("link_2", 0.0640, 0.2045), ("link_4", 0.0640, 0.1845)):
-        revolve(links[name], [(radius - 0.004, low - 0.002, 0), (radius - 0.004, low + 0.002, 0)], DARK, up)
+    hinged("link_1", 0.0840, 0.2025, "^-", 0.0800, 0.1080)
+    hinged("link_2", 0.0640, 0.2045, "v+", 0.0800, 0.1080)
+    hinged("link_3", 0.0640, 0.2155, "^+", 0.0680, 0.1000)
+    hinged("link_4", 0.0640, 0.1845, "v-", 0.0680, 0.1000)
 
     m = links["link_5"]
-    reach, foot, arm = 0.2155, 0.0640, 0.0460
+    reach, foot_radius, arm = 0.2155, 0.0640, 0.0460
 
     def forearm(p: Array) -> Array:
-        blade = drum(p, -0.0900, -0.0600, arm, 0.014, 0.004, reach)
-        sheet = round_cone(p * np.array([1.0, 1.45, 1.0]), (0, -0.100, 0.105), (0, -0.112, reach), 0.048, 0.040)
-        pot = round_cone(p, (0, 0, -0.03), (0, -0.012, 0.050), foot, foot - 0.004)
-        leaning = smooth_union(smooth_union(blade, sheet, 0.02), pot, 0.055)
+        x, y, z = p[..., 0], p[..., 1], p[..., 2]
+        lean = smoothstep(z, 0.030, 0.135)
+        wide, fore = foot_radius + (0.96 * arm - foot_radius) * lean, foot_radius + (0.0145 - foot_radius) * lean
+        blade = (np.hypot(x / wide, (y + 0.0720 * lean) / fore) - 1.0) * np.minimum(wide, fore)
+        blade = round_intersection(blade, z - reach, 0.01)
+        joined = smooth_union(drum(p, -0.0930, -0.0500, arm, 0.016, 0.004, reach), blade, 0.012)
         # Room for link 6, which turns about the hinge.
-        wrist = np.hypot(p[..., 0], p[..., 2] - reach) - 0.0850
-        clear = round_intersection(-0.0500 - p[..., 1], wrist, 0.010)
-        leaning = round_intersection(leaning, -clear, 0.006)
-        upright = smoothstep(p[..., 2], 0.004, 0.060)
-        return (1 - upright) * (np.hypot(p[..., 0], p[..., 1]) - foot) + upright * leaning
+        sweep = np.hypot(x, z - reach) - 0.0800
+        return round_intersection(joined, -round_intersection(-0.0500 - y, sweep, 0.012), 0.006)
 
-    rise = np.concatenate([np.linspace(0.0015, reach, 26), reach + arm * np.sin(np.linspace(0, np.pi / 2, 11)[1:])])
-    rise[-1] -= 2e-5
-    slices(m, forearm, rise, lambda z: -0.074 * smoothstep(z, 0.02, 0.13), LIGHT, np.eye(4))
-    out = along("-y", (0, 0, reach))
-    revolve(m, [(0.026, 0.084, 0), (0.026, 0.0918, 0.0015), (0, 0.0918, 0)], ACCENT, out)
+    dome = reach + arm * np.sin(np.linspace(0, 0.48 * np.pi, 9)[1:])
+    rise = np.concatenate([np.linspace(0.0008, reach, 28), dome])
+    slices(m, forearm, rise, lambda z: -0.074 * smoothstep(z, 0.030, 0.135), LIGHT, np.eye(4), top=reach + arm)
+    hub = along("-y", (0, 0, reach))
+    revolve(m, [(0.027, 0.080, 0), (0.027, 0.0950, 0.0018), (0, 0.0950, 0)], ACCENT, hub)
 
     m = links["link_6"]
 
     def wrist(p: Array) -> Array:
-        ball = drum(p, -0.0460, 0.0640, 0.0600, 0.014, 0.040)
-        neck = np.hypot(p[..., 0], p[..., 1]) - 0.0470
-        neck = np.maximum(neck, -p[..., 2])
-        joined = smooth_union(ball, neck, 0.030)
-        upright = smoothstep(p[..., 2], 0.030, 0.056)
-        return (1 - upright) * joined + upright * (np.hypot(p[..., 0], p[..., 1]) - 0.0470)
+        ball = drum(p, -0.0460, 0.0640, 0.0600, 0.014, 0.044)
+        return smooth_union(ball, round_cone(p, (0, 0, 0), (0, 0, 0.09), 0.0465, 0.0465), 0.030)
 
-    rise = np.concatenate([-0.060 * np.cos(np.linspace(0, np.pi / 2, 15)), np.linspace(0.0, 0.0585, 14)[1:]])
-    rise[0] += 2e-5
-    slices(m, wrist, rise, lambda z: 0.006 * (1 - smoothstep(z, 0.0, 0.05)), ACCENT, np.eye(4))
-    revolve(m, [(0.0440, -0.0030, 0), (0.0440, 0.0170, 0)], DARK, along("-y", (0, -0.0440, 0)))
-    revolve(m, [(0.0440, 0.0575, 0), (0.0440, 0.0625, 0)], BLACK, up)
+    bowl = -0.060 * np.cos(np.linspace(0.02 * np.pi, np.pi / 2, 13))
+    rise = np.concatenate([bowl, np.linspace(0.0, 0.0590, 14)[1:]])
+    slices(m, wrist, rise, lambda z: 0.006 * (1 - smoothstep(z, 0.0, 0.05)), HOUSING, np.eye(4), bottom=-0.060)
+    revolve(m, [(0.0330, 0.0520, 0), (0.0330, 0.0665, 0.0018), (0, 0.0665, 0)], ACCENT, along("+y"))
+    revolve(m, [(0.0420, -0.0060, 0), (0.0420, 0.0170, 0)], DARK, along("-y", (0, -0.0440, 0)))
+    revolve(m, [(0.0430, 0.0500, 0), (0.0430, 0.0680, 0)], BLACK, up)
 
     m = links["link_7"]
-    revolve(m, [(0.042, -0.0205, 0), (0.0465, -0.0205, 0.001), (0.0465, 0.0160, 0.003), (0.0430, 0.0200, 0)], DARK, up)
+    revolve(m, [(0.042, -0.0210, 0), (0.0465, -0.0210, 0.001), (0.0465, 0.0160, 0.003), (0.0430, 0.0200, 0)], DARK, up)
     revolve(m, [(0.0430, 0.0200, 0), (0.0410, 0.0205, 0), (0.0410, 0.0250, 0), (0.0440, 0.0252, 0)], BLACK, up)
     revolve(m, [(0.0440, 0.0252, 0), (0.0440, 0.0425, 0.002), (0.0320, 0.0425, 0)], DARK, up)
     revolve(m, [(0.0320, 0.0420, 0), (0.0315, 0.0450, 0.0006), (0.0100, 0.0450, 0), (0.0100, 0.0400, 0)], METAL, up)
@@ -535,7 +555,7 @@ def planar(lengths: Sequence[float]) -> dict[str, Mesh]:
         m = links[f"link_{i + 1}"] = Mesh()
         half, low = 0.0250 - 0.003 * i, 0.012 + pitch * i
         high = low + thick
-        bar(m, length, [(0, low, 0), (half, low, 0.003), (half, high, 0.003), (0, high, 0)], (LIGHT, HOUSING)[i % 2])
+        bar(m, length, [(0, low, 0), (half, low, 0.003), (half, high, 0.003), (0, high, 0)], (HOUSING, LIGHT)[i % 2])
         # The pivot's cap over the joint below, its pin and washer towards the next bar, or the stylus.
         cap = 0.68 * half
         revolve(m, [(cap, high - 0.001, 0), (cap, high + 0.0022, 0.0012), (0, high + 0.0022, 0)], ACCENT, up)
@@ -546,7 +566,8 @@ def planar(lengths: Sequence[float]) -> dict[str, Mesh]:
             revolve(m, [(cap, high - 0.001, 0), (cap, high + pitch - thick, 0)], DARK, end)
             continue
         revolve(m, [(cap, high - 0.001, 0), (cap, high + 0.004, 0.0015), (0, high + 0.004, 0)], DARK, end)
-        revolve(m, [(0, 0.0006, 0), (0.0022, 0.0045, 0.001), (0.0065, 0.0160, 0), (0.0065, low + 0.001, 0)], ACCENT, end)
+        stylus = [(0, 0.0006, 0), (0.0022, 0.0045, 0.001), (0.0065, 0.0160, 0), (0.0065, low + 0.001, 0)]
+        revolve(m, stylus, ACCENT, end)
     return links
 
 
@@ -574,7 +595,7 @@ def main() -> None:
     """Read the command line and make the meshes it names (all of them without names)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("robots", nargs="*", metavar="ROBOT", help=f"one or more of {', '.join(ROBOTS)}")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[1] / "robots", help="robots folder")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "robots", help="robots folder")
     options = parser.parse_args()
     for name in options.robots or ROBOTS:
         if name not in ROBOTS:
