@@ -20,6 +20,7 @@ import urllib.parse
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from xml.sax import SAXException
 from xml.sax.handler import ContentHandler
@@ -36,7 +37,7 @@ from ik_sim.errors import InvalidArgumentError, UnknownNameError, UrdfError
 
 MAX_BYTES = 16 * 1024 * 1024
 """Larger files are refused: the largest arms in public use take about 0.1 MB."""
-MAX_ELEMENTS = 200_000
+MAX_ELEMENTS = 50_000
 MAX_DEPTH = 64
 MAX_NUMBER = 1e6
 """Largest distance [m] or angle [rad] of an origin; beyond lies a slip of units, and in the end an overflow."""
@@ -166,10 +167,9 @@ class UrdfModel:
 
     def joint(self, name: str) -> UrdfJoint:
         """The joint of that name."""
-        for joint in self.joints:
-            if joint.name == name:
-                return joint
-        raise UnknownNameError("joint", name, (joint.name for joint in self.joints))
+        if name not in self._joint_by_name:
+            raise UnknownNameError("joint", name, self._joint_by_name)
+        return self._joint_by_name[name]
 
     def joint_table(self) -> list[dict[str, str | float | None]]:
         """One row for every moving joint, for listings; None where there is no limit, as JSON has no infinity."""
@@ -249,15 +249,19 @@ class UrdfModel:
             "tool_link", f"must be given, since {self.path} has {len(tips)} tips below {base_link!r}: {_listed(tips)}"
         )
 
-    def _parents(self) -> dict[str, UrdfJoint]:
+    @cached_property
+    def _joint_by_name(self) -> dict[str, UrdfJoint]:
+        return {joint.name: joint for joint in self.joints}
+
+    @cached_property
+    def _joint_above(self) -> dict[str, UrdfJoint]:
         return {joint.child: joint for joint in self.joints}
 
     def _is_below(self, link: str, above: str) -> bool:
-        parents = self._parents()
         while link != above:
-            if link not in parents:
+            if link not in self._joint_above:
                 return False
-            link = parents[link].parent
+            link = self._joint_above[link].parent
         return True
 
     def _path(self, base_link: str, tool_link: str) -> list[UrdfJoint]:
@@ -271,12 +275,11 @@ class UrdfModel:
             raise InvalidArgumentError(
                 "tool_link", f"{tool_link!r} is not below the base link {base_link!r} in {self.path}; {advice}"
             )
-        parents = self._parents()
         path: list[UrdfJoint] = []
         link = tool_link
         while link != base_link:
-            path.append(parents[link])
-            link = parents[link].parent
+            path.append(self._joint_above[link])
+            link = path[-1].parent
         return path[::-1]
 
     def _chain_joint(self, joint: UrdfJoint, on_chain: Collection[str]) -> tuple[Joint, str]:
@@ -318,7 +321,7 @@ class UrdfModel:
         while joint.mimic is not None:
             offset += multiplier * joint.mimic.offset
             multiplier *= joint.mimic.multiplier
-            joint = self.joint(joint.mimic.joint)
+            joint = self._joint_by_name[joint.mimic.joint]
         return joint, multiplier, offset
 
 
@@ -542,8 +545,8 @@ class _Reader:
         joint_elements = self.named(root.all("joint"))
         links = tuple(self.link(element) for element in link_elements.values())
         joints = tuple(self.joint(element, link_elements) for element in joint_elements.values())
-        root_link = self.check_tree(links, joints)
         self.check_mimics(joints)
+        root_link = self.check_tree(links, joints)
         self.warn_about_limits(joints)
         return UrdfModel(self.path, name, links, joints, root_link, tuple(self.warnings))
 
@@ -821,26 +824,29 @@ class _Reader:
 
     def check_mimics(self, joints: Sequence[UrdfJoint]) -> None:
         by_name = {joint.name: joint for joint in joints}
+        good: set[str] = set()  # lead to a joint that moves
         for joint in joints:
-            seen = [joint.name]
-            follower = joint
-            while follower.mimic is not None:
-                place = f"line {follower.line}: joint {follower.name!r}: mimics"
-                if follower.mimic.joint not in by_name:
-                    known = (other.name for other in joints if other.kind in MOVING and other is not follower)
-                    raise UrdfError(self.path, f"{place} {UnknownNameError('joint', follower.mimic.joint, known)}")
-                if follower.mimic.joint in seen:
-                    if follower.mimic.joint == follower.name:
-                        raise UrdfError(self.path, f"{place} itself; another joint is wanted")
-                    raise UrdfError(self.path, f"{place} in a circle: {_listed([*seen, follower.mimic.joint])}")
-                follower = by_name[follower.mimic.joint]
-                seen.append(follower.name)
-            if follower is not joint and follower.kind not in MOVING:
+            row: dict[str, None] = {}
+            last = joint
+            while last.mimic is not None and last.name not in good:
+                row[last.name] = None
+                master = last.mimic.joint
+                place = f"line {last.line}: joint {last.name!r}: mimics"
+                if master not in by_name:
+                    known = (other.name for other in joints if other.kind in MOVING and other is not last)
+                    raise UrdfError(self.path, f"{place} {UnknownNameError('joint', master, known)}")
+                if master == last.name:
+                    raise UrdfError(self.path, f"{place} itself; another joint is wanted")
+                if master in row:
+                    raise UrdfError(self.path, f"{place} in a circle: {_listed([*row, master])}")
+                last = by_name[master]
+            if last.kind not in MOVING and row:
                 raise UrdfError(
                     self.path,
-                    f"line {joint.line}: joint {joint.name!r}: mimics {follower.name!r}, which is {follower.kind} and "
+                    f"line {joint.line}: joint {joint.name!r}: mimics {last.name!r}, which is {last.kind} and "
                     f"has no single position; one of type {', '.join(MOVING)} is wanted",
                 )
+            good.update(row)
 
     def warn_about_limits(self, joints: Sequence[UrdfJoint]) -> None:
         moving = [joint for joint in joints if joint.kind in MOVING]
@@ -851,7 +857,7 @@ class _Reader:
             zero = [name for name, value in values.items() if value == 0.0]
             missing = [name for name, value in values.items() if math.isinf(value)]
             if zero:
-                self.warnings.append(f"{what} limit 0, so nothing can move: {_listed(zero)}")
+                self.warnings.append(f"{what} limit 0, with which a joint can't move: {_listed(zero)}")
             if missing:
                 self.warnings.append(f"no {what} limit given, so none is in force: {_listed(missing)}")
 
@@ -870,7 +876,7 @@ class _Reader:
         for name in found[0].attributes if known else ():
             if known and name not in known:
                 near = _close(name, [other for other in known if other not in found[0].attributes])
-                if near or tag == "origin":
+                if near or tag in ("origin", "parent", "child", "axis"):
                     wanted = near or " and ".join(known)
                     raise self.error(
                         found[0], f"{where}: <{tag}> has an attribute {_quoted(name)} that URDF lacks; write {wanted}"
