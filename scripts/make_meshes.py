@@ -53,7 +53,7 @@ def along(axis: str, origin: Sequence[float] = (0.0, 0.0, 0.0)) -> Array:
         "y": ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
         "z": ((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)),
     }[axis[1]]
-    return frame(x, sign * np.array(z), origin)
+    return frame(x, tuple(sign * np.array(z)), origin)
 
 
 @dataclass
@@ -358,23 +358,23 @@ def ur5() -> dict[str, Mesh]:
     d1, a2, a3, d4, d5 = 0.089159, 0.425, 0.39225, 0.10915, 0.09465
     # Where the centre planes of the tubes lie along the parallel axes 2, 3, 4, from the plane of axis 1.
     upper, fore = 0.13585, 0.01615
-    big, elbow, small = 0.0600, 0.0545, 0.0385
+    big, elbow, small = 0.0580, 0.0545, 0.0385
     links = {name: Mesh() for name in ("base", "shoulder", "upper_arm", "forearm", "wrist_1", "wrist_2", "wrist_3")}
 
     m = links["base"]
     revolve(m, [(0, 0, 0), (0.0745, 0, 0.001), (0.0745, 0.0095, 0.002), (0.0615, 0.0115, 0.002)], METAL, along("+z"))
-    revolve(m, [(0.0635, 0.0105, 0), (0.0610, 0.0135, 0.002), (0.0600, 0.0355, 0)], HOUSING, along("+z"))
-    revolve(m, [(0.0600, 0.0355, 0), (0.0575, 0.0357, 0), (0.0575, 0.0400, 0)], DARK, along("+z"))
+    revolve(m, [(0.0615, 0.0105, 0), (0.0590, 0.0130, 0.002), (0.0580, 0.0275, 0)], HOUSING, along("+z"))
+    revolve(m, [(0.0580, 0.0275, 0), (0.0550, 0.0277, 0), (0.0550, 0.0360, 0)], DARK, along("+z"))
     for angle in np.radians([45, 135, 225, 315]):
         at = (0.0680 * np.cos(angle), 0.0680 * np.sin(angle), 0.008)
         revolve(m, [(0.0048, 0, 0), (0.0048, 0.0055, 0.0008), (0, 0.0055, 0)], DARK, along("+z", at), 2, 16)
-    plug = along("-y", (0, -0.052, 0.0235))
-    revolve(m, [(0.011, 0, 0), (0.011, 0.020, 0.001), (0.007, 0.020, 0)], DARK, plug, 2, 24)
-    revolve(m, [(0.007, 0.020, 0), (0.007, 0.026, 0.001), (0, 0.026, 0)], BLACK, plug, 2, 24)
+    plug = along("-y", (0, -0.052, 0.0200))
+    revolve(m, [(0.0075, 0, 0), (0.0075, 0.016, 0.001), (0.0050, 0.016, 0)], DARK, plug, 2, 24)
+    revolve(m, [(0.0050, 0.016, 0), (0.0050, 0.022, 0.001), (0, 0.022, 0)], BLACK, plug, 2, 24)
 
     lift = along("-y", (0, 0, d1))  # axis 2
     m = links["shoulder"]
-    revolve(m, [(0.0560, 0.0378, 0), (0.0585, 0.0378, 0), (0.0598, 0.0391, 0), (0.0598, d1, 0)], HOUSING, along("+z"))
+    revolve(m, [(0.0540, 0.0298, 0), (0.0565, 0.0298, 0), (0.0577, 0.0310, 0), (0.0577, d1, 0)], HOUSING, along("+z"))
     housing(m, lift, big, -0.0700, 0.0665, HOUSING, ACCENT, flip=True)
     seal(m, lift, big, 0.0665, 0.0695)
 
@@ -383,7 +383,7 @@ def ur5() -> dict[str, Mesh]:
     housing(m, axis, big, 0.0685, 0.2045, HOUSING, ACCENT, flip=False)
     housing(m, along("+z", (-a2, 0, 0)), elbow, 0.0785, 0.1960, HOUSING, ACCENT, flip=False)
     middle = frame((-1, 0, 0), (0, 0, 1), (0, 0, upper))
-    tube(m, Mouth(big, 0.0470, 0.011), Mouth(elbow, 0.0430, 0.010), a2, LIGHT, middle)
+    tube(m, Mouth(big, 0.0460, 0.010), Mouth(elbow, 0.0430, 0.010), a2, LIGHT, middle)
     seal(m, along("-z", (-a2, 0, 0.0785)), elbow, 0, 0.0030)
 
     m = links["forearm"]
