@@ -325,16 +325,14 @@ def slices(
     long = np.where(np.sin(phi) >= 0, fore, aft)
     rays = _unit(np.stack([wide * np.cos(phi), long * np.sin(phi), np.zeros((len(heights), sides))], axis=-1))
     points = middle[:, None] + cast(rays)[..., None] * rays
+    # The rim of the last ring, drawn together to a line.
+    for ridge, ring in ((bottom, 0), (top, -1)):
+        if ridge is not None:
+            line = points[ring] * np.array([0.0, 1.0, 0.0]) + np.array([0.0, 0.0, ridge])
+            points = np.insert(points, 0 if ring == 0 else len(points), line, axis=0)
     h = 2e-5
     steps = np.eye(3) * h
     normals = _unit(np.stack([body(points + step) - body(points - step) for step in steps], axis=-1))
-    for ridge, ring in ((bottom, 0), (top, -1)):
-        if ridge is not None:
-            # The rim of the last ring, drawn together to a line.
-            line = points[ring] * np.array([0.0, 1.0, 0.0]) + np.array([0.0, 0.0, ridge])
-            place = 0 if ring == 0 else len(points)
-            points = np.insert(points, place, line, axis=0)
-            normals = np.insert(normals, place, _unit(normals[ring] * np.array([0.0, 1.0, 1.0])), axis=0)
     mesh.grid(points, normals, color, T)
 
 
@@ -459,7 +457,7 @@ def iiwa14() -> dict[str, Mesh]:
     foot = [(0, 0, 0), (0.1150, 0, 0.0015), (0.1150, 0.012, 0.002), (0.110, 0.014, 0.004), (0.0885, 0.146, 0)]
     revolve(m, foot, DARK, up)
     revolve(m, [(0.0885, 0.146, 0), (0.0890, 0.1465, 0.0004), (0.0870, 0.1560, 0.001), (0.0780, 0.1560, 0)], ACCENT, up)
-    revolve(m, [(0.0795, 0.150, 0), (0.0795, 0.1640, 0)], BLACK, up)
+    revolve(m, [(0.0822, 0.150, 0), (0.0822, 0.1605, 0)], BLACK, up)
 
     def hinged(name: str, foot: float, hinge: float, side: str, lobe: float, depth: float) -> None:
         """One S-shaped link; `side` is where its head lies, and whether the foot is its lower or its upper end."""
@@ -469,7 +467,7 @@ def iiwa14() -> dict[str, Mesh]:
         z = (0.0, 0.0, 1.0 if side[0] == "^" else -1.0)
         T = frame(tuple(np.cross(y, z)), z, (0, 0, 0 if side[0] == "^" else hinge))
         dome = hinge + lobe * np.sin(np.linspace(0, 0.49 * np.pi, 12)[1:])
-        rise = np.concatenate([np.linspace(0.0008, hinge, 24), dome])
+        rise = np.concatenate([np.linspace(0.0003, hinge, 24), dome])
         slices(m, body, rise, center, LIGHT, T, top=hinge + lobe)
         hub = T @ along("+y", (0, 0, hinge))
         cover = 0.54 * lobe
@@ -477,7 +475,7 @@ def iiwa14() -> dict[str, Mesh]:
         revolve(m, [(lobe - 0.010, -0.0040, 0), (lobe - 0.010, 0.0060, 0)], DARK, hub)
         if side[0] == "v":
             # Closes the slit to the next link, seen from any side.
-            revolve(m, [(foot - 0.0045, -0.006, 0), (foot - 0.0045, 0.006, 0)], DARK, T)
+            revolve(m, [(foot - 0.0016, -0.0025, 0), (foot - 0.0016, 0.0025, 0)], DARK, T)
 
     hinged("link_1", 0.0840, 0.2025, "^-", 0.0800, 0.1080)
     hinged("link_2", 0.0640, 0.2045, "v+", 0.0800, 0.1080)
@@ -499,7 +497,7 @@ def iiwa14() -> dict[str, Mesh]:
         return round_intersection(joined, -round_intersection(-0.0500 - y, sweep, 0.012), 0.006)
 
     dome = reach + arm * np.sin(np.linspace(0, 0.48 * np.pi, 9)[1:])
-    rise = np.concatenate([np.linspace(0.0008, reach, 28), dome])
+    rise = np.concatenate([np.linspace(0.0003, reach, 28), dome])
     slices(m, forearm, rise, lambda z: -0.074 * smoothstep(z, 0.030, 0.135), LIGHT, np.eye(4), top=reach + arm)
     hub = along("-y", (0, 0, reach))
     revolve(m, [(0.027, 0.080, 0), (0.027, 0.0950, 0.0018), (0, 0.0950, 0)], ACCENT, hub)
@@ -508,17 +506,22 @@ def iiwa14() -> dict[str, Mesh]:
 
     def wrist(p: Array) -> Array:
         ball = drum(p, -0.0460, 0.0640, 0.0600, 0.014, 0.044)
-        return smooth_union(ball, round_cone(p, (0, 0, 0), (0, 0, 0.09), 0.0465, 0.0465), 0.030)
+        whole = smooth_union(ball, round_cone(p, (0, 0, 0), (0, 0, 0.09), 0.0465, 0.0465), 0.030)
+        return round_intersection(whole, p[..., 2] - 0.0598, 0.004)
 
     bowl = -0.060 * np.cos(np.linspace(0.02 * np.pi, np.pi / 2, 13))
-    rise = np.concatenate([bowl, np.linspace(0.0, 0.0590, 14)[1:]])
-    slices(m, wrist, rise, lambda z: 0.006 * (1 - smoothstep(z, 0.0, 0.05)), HOUSING, np.eye(4), bottom=-0.060)
+    rise = np.concatenate(
+        [bowl, np.linspace(0.0, 0.0556, 12)[1:], 0.0598 - 0.0042 * np.array([0.7, 0.4, 0.2, 0.1, 0.03])]
+    )
+    slices(
+        m, wrist, rise, lambda z: 0.006 * (1 - smoothstep(z, 0.0, 0.05)), HOUSING, np.eye(4), bottom=-0.060, top=0.0598
+    )
     revolve(m, [(0.0330, 0.0520, 0), (0.0330, 0.0665, 0.0018), (0, 0.0665, 0)], ACCENT, along("+y"))
     revolve(m, [(0.0420, -0.0060, 0), (0.0420, 0.0170, 0)], DARK, along("-y", (0, -0.0440, 0)))
-    revolve(m, [(0.0430, 0.0500, 0), (0.0430, 0.0680, 0)], BLACK, up)
+    revolve(m, [(0.0450, 0.0590, 0), (0.0450, 0.0640, 0)], BLACK, up)
 
     m = links["link_7"]
-    revolve(m, [(0.042, -0.0210, 0), (0.0465, -0.0210, 0.001), (0.0465, 0.0160, 0.003), (0.0430, 0.0200, 0)], DARK, up)
+    revolve(m, [(0.042, -0.0208, 0), (0.0465, -0.0208, 0.0006), (0.0465, 0.0160, 0.003), (0.0430, 0.0200, 0)], DARK, up)
     revolve(m, [(0.0430, 0.0200, 0), (0.0410, 0.0205, 0), (0.0410, 0.0250, 0), (0.0440, 0.0252, 0)], BLACK, up)
     revolve(m, [(0.0440, 0.0252, 0), (0.0440, 0.0425, 0.002), (0.0320, 0.0425, 0)], DARK, up)
     revolve(m, [(0.0320, 0.0420, 0), (0.0315, 0.0450, 0.0006), (0.0100, 0.0450, 0), (0.0100, 0.0400, 0)], METAL, up)
