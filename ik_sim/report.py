@@ -1,0 +1,219 @@
+"""What people read: the table on the terminal, and `report.html`, one file that needs no network.
+
+Verdict first, then every figure against its limit, the plots, and what exactly ran.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ik_sim import plots, run_folder
+from ik_sim.errors import MissingDependencyError
+from ik_sim.tasks import Task
+from ik_sim.tracking import Metric, TrackingLog, Violation, check, metrics
+
+_TITLES = {
+    "converged_share": "targets converged",
+    "residual_position": "residual, position",
+    "residual_rotation": "residual, rotation",
+    "tracking_position_moving": "tracking, position, moving",
+    "tracking_rotation_moving": "tracking, rotation, moving",
+    "tracking_position_settled": "tracking, position, settled",
+    "tracking_rotation_settled": "tracking, rotation, settled",
+    "joint_step": "largest joint step",
+    "solve_time_median_ms": "solve time, median",
+    "solve_time_p99_ms": "solve time, 99th percentile",
+}
+
+
+def write_run(place: Path, log: TrackingLog, task: Task, seconds: float = 0.0) -> dict[str, Any]:
+    """Write the whole run folder at `place` and return the verdict as it stands in `verdict.json`."""
+    figures, violations = metrics(log, task), check(log, task)
+    result = run_folder.verdict(log, task, figures, violations)
+    with run_folder.new_run_folder(place) as folder:
+        run_folder.save_log(folder, log)
+        (folder / run_folder.VERDICT_FILE).write_text(run_folder.json_text(result), encoding="utf-8")
+        (folder / run_folder.JUNIT_FILE).write_bytes(run_folder.junit([(result, seconds)]))
+        drawings, note = {}, ""
+        try:
+            drawings = plots.figures(log, task)
+        except MissingDependencyError as error:
+            note = str(error)
+        if drawings:
+            (folder / "plots").mkdir()
+            for name, svg in drawings.items():
+                (folder / "plots" / f"{name}.svg").write_text(svg, encoding="utf-8")
+        page = html_report(log, task, figures, violations, result["summary"], drawings, note)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+    return result
+
+
+def text_table(log: TrackingLog, task: Task, figures: Sequence[Metric], violations: Sequence[Violation]) -> str:
+    """Verdict, figures against limits, and the reasons, for a terminal."""
+    robot = log.provenance["robot"]["name"]
+    lines = [f"{'PASS' if not violations else 'FAIL'}  {task.name}: {robot}, {task.solver.name}, {task.title}", ""]
+    rows = [("", "worst", "limit", "at [s]", "")]
+    for m in figures:
+        limit = "-" if m.limit is None else f"{'≥' if m.at_least else '≤'} {number(m.limit)} {m.unit}".rstrip()
+        mark = "" if m.limit is None else "ok" if m.passed else "BROKEN"
+        when = "" if m.time is None else f"{m.time:.3f}"
+        rows.append((_TITLES[m.name], f"{number(m.value)} {m.unit}".rstrip(), limit, when, mark))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    lines += [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if violations:
+        lines += ["", *(f"  {v.message}" for v in violations)]
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """A figure as people read it: four digits, no exponent where none is needed."""
+    return f"{value:.4g}"
+
+
+def html_report(
+    log: TrackingLog,
+    task: Task,
+    figures: Sequence[Metric],
+    violations: Sequence[Violation],
+    summary: dict[str, Any],
+    drawings: dict[str, str],
+    note: str = "",
+) -> str:
+    """The page; `drawings` are SVG texts by name, `note` says why there are none."""
+    passed = not violations
+    facts = log.provenance
+    solve = summary["solve_time_ms"]
+    warnings = "".join(f"<li>{_e(w)}</li>" for w in facts["warnings"])
+    return _PAGE.format(
+        title=_e(f"{task.name}: {'pass' if passed else 'fail'}"),
+        verdict="PASS" if passed else "FAIL",
+        kind="pass" if passed else "fail",
+        name=_e(task.name),
+        subtitle=_e(task.title),
+        robot=_e(f"{facts['robot']['title']} ({facts['robot']['name']})"),
+        solver=_e(facts["solver"]),
+        counts=_e(
+            f"{summary['converged']} of {summary['targets']} targets converged, "
+            f"the optimiser ran on {summary['used_slsqp']}"
+        ),
+        violations="".join(f"<li>{_e(v.message)}</li>" for v in violations),
+        warnings=f"<h2>Assumptions</h2><ul>{warnings}</ul>" if warnings else "",
+        rows="".join(_row(m) for m in figures),
+        parts="".join(_part_row(name, summary) for name in _PARTS),
+        times=_e(
+            f"median {number(solve['median'])} ms, p95 {number(solve['p95'])} ms, p99 {number(solve['p99'])} ms, "
+            f"largest {number(solve['max'])} ms over {solve['n']} solves; first call, kept apart: "
+            f"{number(solve['first_call'])} ms"
+        ),
+        joints="".join(_joint_row(name, summary) for name in log.joint_names),
+        plots="".join(f"<figure>{_svg(svg)}</figure>" for svg in drawings.values()) or f"<p>No plots: {_e(note)}</p>",
+        provenance=_e(run_folder.json_text(facts)),
+    )
+
+
+_PARTS = {
+    "residual_position_m": "residual (solver), position [m]",
+    "servo_position_m": "servo, position [m]",
+    "tracking_position_m": "tracking (both), position [m]",
+    "residual_rotation_rad": "residual (solver), rotation [rad]",
+    "servo_rotation_rad": "servo, rotation [rad]",
+    "tracking_rotation_rad": "tracking (both), rotation [rad]",
+}
+
+
+def _e(text: Any) -> str:
+    return html.escape(str(text))
+
+
+def _row(m: Metric) -> str:
+    limit = "not judged" if m.limit is None else f"{'≥' if m.at_least else '≤'} {number(m.limit)} {m.unit}"
+    mark = "" if m.limit is None else '<b class="ok">ok</b>' if m.passed else '<b class="broken">broken</b>'
+    when = "" if m.time is None else f"{m.time:.3f}"
+    return (
+        f"<tr><td>{_e(_TITLES[m.name])}</td><td class='n'>{number(m.value)} {m.unit}</td><td class='n'>{_e(limit)}</td>"
+        f"<td class='n'>{when}</td><td>{mark}</td></tr>"
+    )
+
+
+def _part_row(name: str, summary: dict[str, Any]) -> str:
+    cells = ""
+    for phase in ("moving", "settled"):
+        figures = summary[name][phase]
+        for key in ("max", "rms", "final"):
+            cells += f"<td class='n'>{'' if figures is None else number(figures[key])}</td>"
+    return f"<tr><td>{_e(_PARTS[name])}</td>{cells}</tr>"
+
+
+def _joint_row(name: str, summary: dict[str, Any]) -> str:
+    cells = (
+        100.0 * summary["torque_share_max"][name],
+        100.0 * summary["torque_saturation"][name],
+        100.0 * summary["speed_saturation"][name],
+    )
+    return f"<tr><td>{_e(name)}</td>{''.join(f'<td class=n>{number(c)} %</td>' for c in cells)}</tr>"
+
+
+def _svg(text: str) -> str:
+    return text[text.index("<svg") :]
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ground: #ffffff; --ink: #1b1f24; --soft: #5c6670; --line: #d5dae0; --pass: #00694d;
+  --fail: #b03a00; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ground: #14181d; --ink: #e8ebee; --soft: #a0aab4; --line: #363d45;
+  --pass: #3ecf9f; --fail: #ff8a4c; }} }}
+body {{ background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 60rem;
+  margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
+.verdict {{ font-size: 1.1rem; font-weight: 700; letter-spacing: .05em; }}
+.pass, .ok {{ color: var(--pass); }} .fail, .broken {{ color: var(--fail); }}
+.soft {{ color: var(--soft); margin: .2rem 0; overflow-wrap: anywhere; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; width: 100%; }}
+th, td {{ border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }}
+td.n, th.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
+figure {{ margin: 1rem 0; padding: .5rem; background: #ffffff; border: 1px solid var(--line); border-radius: 6px; }}
+figure svg {{ width: 100%; height: auto; display: block; }}
+pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding: .6rem; border-radius: 6px; }}
+@media print {{ body {{ max-width: none; margin: 0; }} figure, table {{ break-inside: avoid; }} }}
+</style>
+</head>
+<body>
+<p class="verdict {kind}">{verdict}</p>
+<h1>{name}</h1>
+<p class="soft">{subtitle}</p>
+<p class="soft">{robot} · {solver}</p>
+<p class="soft">{counts}</p>
+<ul class="fail">{violations}</ul>
+<h2>Figures against limits</h2>
+<div class="wide"><table><tr><th></th><th class="n">worst</th><th class="n">limit</th><th class="n">at [s]</th>
+<th></th></tr>
+{rows}</table></div>
+<h2>Errors by their part</h2>
+<div class="wide"><table><tr><th></th><th class="n">moving: max</th><th class="n">rms</th><th class="n">final</th>
+<th class="n">settled: max</th><th class="n">rms</th><th class="n">final</th></tr>
+{parts}</table></div>
+<p class="soft">Solve time: {times}</p>
+<h2>Motors</h2>
+<div class="wide"><table><tr><th></th><th class="n">largest torque</th><th class="n">steps at torque limit</th>
+<th class="n">steps at speed limit</th></tr>
+{joints}</table></div>
+{warnings}
+<h2>Plots</h2>
+{plots}
+<h2>What ran</h2>
+<details><summary>versions, settings, task and robot as used</summary><pre>{provenance}</pre></details>
+</body>
+</html>
+"""

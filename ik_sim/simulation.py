@@ -1,0 +1,624 @@
+"""Physics: one PyBullet client with one arm in it. The only module that imports PyBullet.
+
+    with Simulation(robot) as simulation:
+        motion = simulation.move(q, steps=12)        # interpolated over 12 physics steps, each of them logged
+        simulation.q, simulation.torques
+
+What PyBullet does by itself and what is done about it here (each of these has cost somebody a day):
+
+- `resetSimulation` forgets gravity, iterations and the kind of solver: `_configure` sets everything, after every reset.
+- Model files are cached by their path, across resets and edits: that cache is off.
+- A link without `<inertial>` gets 1 kg and 1 kg m²: the file is repaired on the way in (`_physics_urdf`).
+- Inertias are recomputed from the collision shapes, and each link is braked by 4 % of its speed per second, unless
+  told otherwise.
+- The joints' order and numbers are PyBullet's own: joints go by name. Joints beside the arm (fingers, lids) are held,
+  mimic joints follow their master.
+- A motor's torque limit times the *whole* step bounds the impulse of every sub-step: sub-steps would multiply the
+  torque. More steps per second (`physics_rate`) do what sub-steps are for.
+- The default constraint solver stops early, and its rest looks like tracking error; here motors are solved exactly.
+- C code prints to stdout: file descriptor 1 is turned away around every call that may print.
+- Asking for a window without a display ends the process: the display is tried first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ctypes.util
+import logging
+import os
+import sys
+import tempfile
+import weakref
+import xml.etree.ElementTree as ET  # only to build elements; files are parsed by defusedxml
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import defusedxml.ElementTree
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ik_sim.errors import DisplayError, IkSimError, InvalidArgumentError, MissingDependencyError
+from ik_sim.robots import Robot
+from ik_sim.se3 import Pose, check_pose, inverse, matrix_to_quat_xyzw, quat_xyzw_to_matrix, transform
+from ik_sim.tasks import ControlSettings
+from ik_sim.urdf import MOVING, UrdfModel
+
+UNSTATED_TORQUE = 1000.0
+"""What a joint may apply whose file states no torque limit, or 0 [Nm or N]: the effort of a large industrial arm."""
+SATURATED = 0.999
+"""A torque or a speed at this share of its limit counts as saturated."""
+_log = logging.getLogger("ik_sim")
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """A commanded joint value that lay outside the joint's limits."""
+
+    joint: str
+    commanded: float
+    applied: float
+
+    def __str__(self) -> str:
+        return f"{self.joint}: commanded {self.commanded:.6g} clipped to {self.applied:.6g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """What the arm did, physics step by physics step."""
+
+    setpoint: Float[np.ndarray, "k n"]
+    """What the servo was told to reach by the end of each step [rad]."""
+    q: Float[np.ndarray, "k n"]
+    """Joint values at the end of each step [rad]."""
+    velocity: Float[np.ndarray, "k n"]
+    """[rad/s]"""
+    torque: Float[np.ndarray, "k n"]
+    """Applied by the motors during each step [Nm]."""
+    torque_saturated: Bool[np.ndarray, "k n"]
+    """Whether a motor gave all it may."""
+    speed_saturated: Bool[np.ndarray, "k n"]
+    """Whether a joint ran as fast as it may."""
+    clipped: tuple[Clipped, ...]
+    """Commanded values that had to be moved into the limits."""
+
+
+class Simulation:
+    """An arm in physics: a context manager over one PyBullet client.
+
+    Several may be open at once; they do not meet. The same commands give the same states bit for bit, whether the arm
+    was loaded, reset, or has been moved about before.
+
+    Args:
+        robot: the arm.
+        control: gains, limits and the physics around it; the defaults of :class:`ControlSettings` when left out.
+        q: where it stands at first, the robot's home when left out.
+        gui: open PyBullet's window.
+        visuals: load what the arm looks like, for pictures; a window always does.
+        T_world_base: where the robot's root link stands in the world.
+
+    Raises:
+        MissingDependencyError: PyBullet is not installed.
+        DisplayError: a window was asked for and there is no usable display.
+        IkSimError: PyBullet can't load the robot's file.
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        control: ControlSettings | None = None,
+        *,
+        q: Any = None,
+        gui: bool = False,
+        visuals: bool = False,
+        T_world_base: Any = None,
+    ) -> None:
+        self.robot = robot
+        self.control = control or ControlSettings()
+        self.gui = gui
+        self.q_start = robot.chain.check_q(robot.q_home if q is None else q, "q")
+        self.T_world_base = np.eye(4) if T_world_base is None else check_pose(T_world_base, "T_world_base")
+        self.warnings: tuple[str, ...] = ()
+        """What had to be assumed about the robot, one sentence each."""
+        self.setpoint = self.q_start
+        """Where the servo holds or heads for [rad]."""
+        self._visuals = visuals or gui
+        self._p: Any = _pybullet()
+        if gui:
+            check_display()
+        with _quiet() as said:
+            self._client = self._p.connect(self._p.GUI if gui else self._p.DIRECT)
+        if self._client < 0:
+            raise IkSimError(f"PyBullet does not start{_last_words(said)}")
+        self._disconnect = weakref.finalize(self, _disconnect, self._p, self._client)
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+        for warning in self.warnings:
+            _log.warning("%s: %s", robot.name, warning)
+
+    # --- session ---
+
+    def close(self) -> None:
+        """End the session; a second call does nothing."""
+        self._disconnect()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended."""
+        return not self._disconnect.alive
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def reload(self) -> None:
+        """Empty the world and load the arm again, from its file as it is now; settings stay."""
+        self._check_open()
+        self._load()
+
+    def reset(self, q: Any = None) -> None:
+        """Put the arm at `q` (its start when left out), at rest, without loading anything; the servo holds it there."""
+        self._check_open()
+        self.setpoint = self._clip(self.q_start if q is None else q)[0]
+        positions = self._all(self.setpoint)
+        for index, position in zip(self._all_indices, positions, strict=True):
+            self._p.resetJointState(self._body, index, position, 0.0, physicsClientId=self._client)
+        self._drive(positions, self._all_indices, self._all_forces)
+        self._read()
+        self._state[:, 2] = 0.0  # PyBullet would still report the torque of the last step
+
+    # --- driving ---
+
+    def command(self, q: Any) -> tuple[Clipped, ...]:
+        """Let the servo head for `q` from the next step on, as fast as its gain and limits allow.
+
+        Returns:
+            The values that lay outside the joint limits and were moved inside.
+        """
+        self._check_open()
+        self.setpoint, clipped = self._clip(q)
+        self._drive(self._arm(self.setpoint[None])[0], self._arm_indices, self._arm_forces)
+        return clipped
+
+    def step(self, steps: int = 1) -> None:
+        """Let physics run for that many steps."""
+        self._check_open()
+        step, client = self._p.stepSimulation, self._client
+        for _ in range(steps):
+            step(physicsClientId=client)
+        self._read()
+
+    def move(self, q: Any, steps: int) -> Motion:
+        """Lead the servo to `q` in that many physics steps, a fresh setpoint for each, evenly from the last setpoint.
+
+        The setpoint of a step is where the arm should be at its *end*: with gains of 1 it is there, as long as torque
+        and speed allow. (Sending the velocity as well would count the motion twice.)
+        """
+        self._check_open()
+        if steps < 1:
+            raise InvalidArgumentError("steps", f"must be 1 or more, not {steps}")
+        goal, clipped = self._clip(q)
+        share = np.arange(1, steps + 1)[:, None] / steps
+        setpoints = (1.0 - share) * self.setpoint + share * goal
+        setpoints[-1] = goal
+        self.setpoint = goal
+        p, client, body, indices = self._p, self._client, self._body, self._arm_indices
+        send, step, read, position_control = (
+            p.setJointMotorControlArray, p.stepSimulation, p.getJointStates, p.POSITION_CONTROL,
+        )  # fmt: skip
+        gains, velocity_gains, forces = self._arm_gains, self._arm_velocity_gains, self._arm_forces
+        numbers: list[float] = []
+        n = len(self._q_indices)
+        q_indices = self._q_indices
+        for targets in self._arm(setpoints):
+            send(
+                body, indices, position_control, targetPositions=targets, positionGains=gains,
+                velocityGains=velocity_gains, forces=forces, physicsClientId=client,
+            )  # fmt: skip
+            step(physicsClientId=client)
+            for state in read(body, q_indices, physicsClientId=client):
+                numbers += state[:2]
+                numbers.append(state[3])
+        states = np.array(numbers).reshape(steps, n, 3)
+        self._state = states[-1]
+        velocity, torque = states[..., 1], states[..., 2]
+        return Motion(
+            setpoint=setpoints,
+            q=states[..., 0],
+            velocity=velocity,
+            torque=torque,
+            torque_saturated=np.abs(torque) >= SATURATED * self.torque_limits,
+            speed_saturated=np.abs(velocity) >= SATURATED * self.speed_limits,
+            clipped=clipped,
+        )
+
+    # --- reading ---
+
+    @property
+    def q(self) -> Float[np.ndarray, "n"]:
+        """Measured joint values [rad or m]."""
+        return self._state[:, 0].copy()
+
+    @property
+    def velocities(self) -> Float[np.ndarray, "n"]:
+        """Measured joint speeds [rad/s or m/s]."""
+        return self._state[:, 1].copy()
+
+    @property
+    def torques(self) -> Float[np.ndarray, "n"]:
+        """What the motors applied in the last step [Nm or N]."""
+        return self._state[:, 2].copy()
+
+    @property
+    def T_base_tool(self) -> Pose:
+        """The tool in the chain's base as PyBullet's own kinematics has it (good to about 1e-7 m)."""
+        return inverse(self.link_pose(self.robot.chain.base_link)) @ self._T_world_tool()
+
+    def link_pose(self, link: str) -> Pose:
+        """T_world_link of a link of the robot's file: its frame, not its centre of mass."""
+        self._check_open()
+        index = self._links.get(link)
+        if index is None:
+            self.robot.model.link(link)  # says which links there are
+            raise IkSimError(f"link {link!r} is not in the simulation")
+        if index == -1:
+            return self.T_world_base.copy()
+        # Fields 4 and 5 are the link's frame; 0 and 1 would be its centre of mass.
+        state = self._p.getLinkState(self._body, index, computeForwardKinematics=1, physicsClientId=self._client)
+        return transform(quat_xyzw_to_matrix(np.array(state[5])), np.array(state[4]))
+
+    def joint_positions(self) -> dict[str, float]:
+        """Every moving joint of the robot's file by name, fingers and mimic joints included [rad or m]."""
+        self._check_open()
+        states = self._p.getJointStates(self._body, self._all_indices, physicsClientId=self._client)
+        return {name: state[0] for name, state in zip(self._all_names, states, strict=True)}
+
+    @property
+    def time_step(self) -> float:
+        """Length of a physics step [s]."""
+        return 1.0 / self.control.physics_rate
+
+    def settings(self) -> dict[str, Any]:
+        """What physics runs with, resolved, in plain values: for a log."""
+        return {
+            "engine": f"pybullet {self._p.getAPIVersion()}",
+            "mode": self.control.mode,
+            "position_gain": self._position_gain,
+            "velocity_gain": self._velocity_gain,
+            "torque_limits": dict(zip(self.robot.chain.joint_names, self.torque_limits.tolist(), strict=True)),
+            "speed_limits": {
+                name: limit if np.isfinite(limit) else None
+                for name, limit in zip(self.robot.chain.joint_names, self.speed_limits.tolist(), strict=True)
+            },
+            "payload": self.control.payload,
+            "payload_offset": list(self.control.payload_offset),
+            "gravity": list(self.control.gravity),
+            "physics_rate": self.control.physics_rate,
+            "constraint_solver": self.control.constraint_solver,
+            "solver_iterations": self.control.solver_iterations,
+            "residual_threshold": self.control.residual_threshold,
+            "window": self.gui,
+        }
+
+    # --- inside ---
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise IkSimError("this simulation is closed; open another one")
+
+    def _load(self) -> None:
+        p, client = self._p, self._client
+        refused = None
+        with _quiet() as said:
+            p.resetSimulation(physicsClientId=client)
+            self._configure()
+            if self.gui:  # loading into a drawn scene takes seconds
+                p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 0, physicsClientId=client)
+            with _physics_urdf(self.robot.model, self.robot.chain, self.control, self._visuals) as (path, warnings):
+                try:
+                    self._body = p.loadURDF(
+                        path,
+                        basePosition=self.T_world_base[:3, 3].tolist(),
+                        baseOrientation=matrix_to_quat_xyzw(self.T_world_base[:3, :3]).tolist(),
+                        useFixedBase=True,
+                        flags=p.URDF_USE_INERTIA_FROM_FILE | p.URDF_MAINTAIN_LINK_ORDER,
+                        physicsClientId=client,
+                    )
+                except p.error as error:
+                    refused = error
+            if self.gui:
+                p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 1, physicsClientId=client)
+        if refused is not None:
+            raise IkSimError(f"{self.robot.urdf_path}: PyBullet can't load it ({refused}){_last_words(said)}")
+        self._find_joints(warnings)
+        self.reset()
+
+    def _configure(self) -> None:
+        """Everything that `resetSimulation` may have forgotten."""
+        p, c = self._p, self.control
+        direct = c.constraint_solver == "direct"
+        p.setPhysicsEngineParameter(
+            enableFileCaching=0,
+            fixedTimeStep=1.0 / c.physics_rate,
+            numSubSteps=0,
+            numSolverIterations=c.solver_iterations,
+            solverResidualThreshold=c.residual_threshold,
+            constraintSolverType=p.CONSTRAINT_SOLVER_LCP_DANTZIG if direct else p.CONSTRAINT_SOLVER_LCP_SI,
+            deterministicOverlappingPairs=1,
+            physicsClientId=self._client,
+        )
+        p.setGravity(*c.gravity, physicsClientId=self._client)
+        p.setRealTimeSimulation(0, physicsClientId=self._client)
+
+    def _find_joints(self, warnings: Sequence[str]) -> None:
+        p, client, chain, model = self._p, self._client, self.robot.chain, self.robot.model
+        index: dict[str, int] = {}
+        self._links = {model.root: -1}
+        for i in range(p.getNumJoints(self._body, physicsClientId=client)):
+            info = p.getJointInfo(self._body, i, physicsClientId=client)
+            index[info[1].decode()] = i
+            self._links[info[12].decode()] = i
+        for i in range(-1, len(index)):  # Bullet brakes every link by itself, 4 % of its speed per second, unless told
+            p.changeDynamics(self._body, i, linearDamping=0.0, angularDamping=0.0, physicsClientId=client)
+        moving = [joint for joint in model.joints if joint.kind in MOVING]
+        arm = [name for name in chain.all_joint_positions(chain.q_middle) if name in index]
+        self._all_names = arm + [joint.name for joint in moving if joint.name not in arm]
+        self._arm_names = tuple(arm)
+        self._arm_indices = [index[name] for name in arm]
+        self._q_indices = [index[name] for name in chain.joint_names]
+        self._all_indices = [index[name] for name in self._all_names]
+        # Mimic joints included, a chain's joint values are an affine function of q.
+        zero = np.clip(np.zeros(chain.n), chain.lower, chain.upper)
+        base = chain.all_joint_positions(np.zeros(chain.n))
+        self._arm_offset = np.array([base[name] for name in arm])
+        columns = []
+        for row in np.eye(chain.n):
+            values = chain.all_joint_positions(row)
+            columns.append([values[name] - base[name] for name in arm])
+        self._arm_matrix = np.array(columns)
+        self._held = _rest_positions(model, dict(zip(chain.joint_names, zero.tolist(), strict=True)))
+        gains = self.robot.control
+        own, own_velocity = self.control.position_gain, self.control.velocity_gain
+        self._position_gain = gains.position_gain if own is None else own
+        self._velocity_gain = gains.velocity_gain if own_velocity is None else own_velocity
+        self._arm_gains = [self._position_gain] * len(arm)
+        self._arm_velocity_gains = [self._velocity_gain] * len(arm)
+        notes = list(warnings)
+        effort = {joint.name: joint.effort for joint in moving}
+        speed = {joint.name: joint.velocity for joint in moving}
+        for name in self._all_names:
+            if effort[name] == 0.0 or not np.isfinite(effort[name]):
+                if effort[name] == 0.0:
+                    notes.append(f"{name} states a torque limit of 0; simulated with {UNSTATED_TORQUE:g}")
+                effort[name] = UNSTATED_TORQUE
+            if speed[name] == 0.0:
+                notes.append(f"{name} states a speed limit of 0; simulated without one")
+                speed[name] = np.inf
+        self._all_forces = [effort[name] * self.control.torque_scale for name in self._all_names]
+        self._arm_forces = self._all_forces[: len(arm)]
+        self._all_speeds = [speed[name] * self.control.speed_scale for name in self._all_names]
+        of_q = [arm.index(name) for name in chain.joint_names]
+        self.torque_limits = np.array(self._all_forces)[of_q]
+        """In force, one for each independent joint [Nm or N]."""
+        self.speed_limits = np.array(self._all_speeds)[of_q]
+        """In force, one for each independent joint [rad/s or m/s]; infinite where the file states none."""
+        self.warnings = tuple(notes)
+        for i, force, limit in zip(self._all_indices, self._all_forces, self._all_speeds, strict=True):
+            # The speed limit of a motor is set by this call alone, and outlives the array commands that follow.
+            p.setJointMotorControl2(
+                self._body, i, p.POSITION_CONTROL, targetPosition=0.0, force=force,
+                maxVelocity=min(float(limit), 1e6), physicsClientId=client,
+            )  # fmt: skip
+
+    def _clip(self, q: Any) -> tuple[Float[np.ndarray, "n"], tuple[Clipped, ...]]:
+        chain = self.robot.chain
+        wanted = chain.check_q(q)
+        applied = chain.clip(wanted)
+        if (applied == wanted).all():
+            return applied, ()
+        return applied, tuple(
+            Clipped(name, float(a), float(b))
+            for name, a, b in zip(chain.joint_names, wanted, applied, strict=True)
+            if a != b
+        )
+
+    def _arm(self, q: Float[np.ndarray, "k n"]) -> list[list[float]]:
+        """Values of the arm's joints, mimic joints among them, as PyBullet takes them."""
+        return (q @ self._arm_matrix + self._arm_offset).tolist()
+
+    def _all(self, q: Float[np.ndarray, "n"]) -> list[float]:
+        return self._arm(q[None])[0] + [self._held[name] for name in self._all_names[len(self._arm_names) :]]
+
+    def _drive(self, positions: list[float], indices: list[int], forces: list[float]) -> None:
+        p = self._p
+        p.setJointMotorControlArray(
+            self._body,
+            indices,
+            p.POSITION_CONTROL,
+            targetPositions=positions,
+            positionGains=[self._position_gain] * len(indices),
+            velocityGains=[self._velocity_gain] * len(indices),
+            forces=forces,
+            physicsClientId=self._client,
+        )
+
+    def _read(self) -> None:
+        states = self._p.getJointStates(self._body, self._q_indices, physicsClientId=self._client)
+        self._state = np.array([(s[0], s[1], s[3]) for s in states])
+
+    def _T_world_tool(self) -> Pose:
+        chain = self.robot.chain
+        return self.link_pose(chain.tool_link) @ chain.T_last_tool
+
+
+def check_display() -> None:
+    """Try the display as PyBullet's window will, where a failure can still be caught.
+
+    Raises:
+        DisplayError: there is none, it doesn't answer, or it can't draw OpenGL.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    advice = "run without --gui, or inside `xvfb-run -a`"
+    name = os.environ.get("DISPLAY", "")
+    if not name:
+        raise DisplayError(f"no window possible: DISPLAY is not set; {advice}")
+    libraries = [ctypes.util.find_library(library) for library in ("X11", "GL")]
+    if None in libraries:
+        raise DisplayError(f"no window possible: the libraries libX11 and libGL are not installed; {advice}")
+    x11, gl = (ctypes.CDLL(library) for library in libraries)
+    x11.XOpenDisplay.restype = ctypes.c_void_p
+    x11.XOpenDisplay.argtypes = [ctypes.c_char_p]
+    x11.XCloseDisplay.argtypes = [ctypes.c_void_p]
+    gl.glXQueryExtension.argtypes = [ctypes.c_void_p] * 3
+    display = x11.XOpenDisplay(None)
+    if not display:
+        raise DisplayError(f"no window possible: the display {name!r} does not answer; {advice}")
+    try:
+        numbers = (ctypes.c_int(), ctypes.c_int())
+        if not gl.glXQueryExtension(display, *(ctypes.byref(number) for number in numbers)):
+            raise DisplayError(f"no window possible: the display {name!r} can't draw OpenGL; {advice}")
+    finally:
+        x11.XCloseDisplay(display)
+
+
+# --- what PyBullet is given to load ---
+
+
+@contextlib.contextmanager
+def _physics_urdf(
+    model: UrdfModel, chain: Any, control: ControlSettings, visuals: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """A repaired copy of the robot's file for PyBullet, for as long as it loads; and what deserves a warning.
+
+    Links get the mass properties that PyBullet would invent, meshes their full paths, the tool its payload.
+    """
+    tree = defusedxml.ElementTree.parse(model.path)
+    root = tree.getroot()
+    warnings = []
+    movers = {joint.child for joint in model.joints if joint.kind in MOVING}
+    for element in root.findall("link"):
+        link = model.link(element.get("name", ""))
+        if link.inertial is None or link.inertial.inertia is None:
+            for old in element.findall("inertial"):
+                element.remove(old)
+            # A fixed frame adds nothing to its parent; a link that moves alone needs inertia for its motor to turn.
+            mass = link.inertial.mass if link.inertial else 0.001 if link.name in movers else 0.0
+            if link.name in movers or mass > 0.0:
+                warnings.append(f"link {link.name} states no inertia; simulated as {mass:g} kg with 1e-6 kg m²")
+            element.append(_inertial(mass, 1e-6 if mass > 0.0 else 0.0, (0.0, 0.0, 0.0)))
+        if not visuals:
+            for visual in element.findall("visual"):
+                element.remove(visual)
+        for tag, shapes in (("visual", link.visuals), ("collision", link.collisions)):
+            for shape_element, shape in zip(element.findall(tag), shapes, strict=False):
+                mesh = shape_element.find("geometry/mesh")
+                if mesh is None:
+                    continue
+                if shape.path is not None:
+                    mesh.set("filename", str(shape.path))
+                else:  # read_urdf has warned of it; PyBullet would refuse the whole file
+                    element.remove(shape_element)
+    if control.payload > 0.0:
+        name = "ik_sim_payload"
+        T = chain.T_last_tool
+        offset = T[:3, :3] @ np.array(control.payload_offset) + T[:3, 3]
+        link = ET.SubElement(root, "link", name=name)
+        link.append(_inertial(control.payload, 1e-6 * control.payload, (0.0, 0.0, 0.0)))
+        joint = ET.SubElement(root, "joint", name=f"{name}_joint", type="fixed")
+        ET.SubElement(joint, "parent", link=chain.tool_link)
+        ET.SubElement(joint, "child", link=name)
+        ET.SubElement(joint, "origin", xyz=" ".join(repr(float(x)) for x in offset), rpy="0 0 0")
+    with tempfile.TemporaryDirectory(prefix="ik_sim_") as folder:
+        path = Path(folder) / "robot.urdf"
+        tree.write(path, encoding="utf-8", xml_declaration=True)
+        yield str(path), warnings
+
+
+def _inertial(mass: float, inertia: float, xyz: tuple[float, float, float]) -> ET.Element:
+    element = ET.Element("inertial")
+    ET.SubElement(element, "origin", xyz=" ".join(map(repr, xyz)), rpy="0 0 0")
+    ET.SubElement(element, "mass", value=repr(mass))
+    value = repr(inertia)
+    ET.SubElement(element, "inertia", ixx=value, ixy="0", ixz="0", iyy=value, iyz="0", izz=value)
+    return element
+
+
+def _rest_positions(model: UrdfModel, q: dict[str, float]) -> dict[str, float]:
+    """Where joints beside the arm are held: at 0 or the nearest limit, mimic joints as their master says."""
+    by_name = {joint.name: joint for joint in model.joints if joint.kind in MOVING}
+
+    def position(name: str) -> float:
+        joint = by_name[name]
+        if joint.mimic is not None:
+            return joint.mimic.multiplier * position(joint.mimic.joint) + joint.mimic.offset
+        return q.get(name, min(max(0.0, joint.lower), joint.upper))
+
+    return {name: position(name) for name in by_name}
+
+
+# --- PyBullet's manners ---
+
+
+def _pybullet() -> Any:
+    """PyBullet, imported when the first simulation opens, without its greeting."""
+    try:
+        with _quiet(also_stderr="pybullet" not in sys.modules):
+            import pybullet
+    except ImportError:
+        command = "pip install pybullet" if sys.version_info < (3, 12) else "pip install pybullet-arm64"
+        raise MissingDependencyError("PyBullet", "physics", command) from None
+    return pybullet
+
+
+def _disconnect(pybullet: Any, client: int) -> None:
+    with _quiet(), contextlib.suppress(pybullet.error):  # a closed window has already ended the session
+        pybullet.disconnect(physicsClientId=client)
+
+
+@contextlib.contextmanager
+def _quiet(also_stderr: bool = False) -> Iterator[list[str]]:
+    """Turn file descriptor 1 away, where C code prints; afterwards the list holds what was said."""
+    said: list[str] = []
+    with contextlib.ExitStack() as stack:
+        try:
+            sink = stack.enter_context(tempfile.TemporaryFile())
+            for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+                if number == 1 or also_stderr:
+                    if stream is not None:
+                        stream.flush()
+                    saved = os.dup(number)
+                    stack.callback(os.close, saved)
+                    stack.callback(os.dup2, saved, number)
+                    os.dup2(sink.fileno(), number)
+        except (OSError, ValueError):  # no such descriptor, as in a service without a terminal: nothing to turn away
+            yield said
+            return
+        try:
+            yield said
+        finally:
+            _flush_c()
+            sink.seek(0)
+            said += sink.read().decode(errors="replace").splitlines()
+
+
+def _flush_c() -> None:
+    """Let C write out what it has buffered, before the descriptor is turned back."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
+
+
+def _last_words(said: list[str]) -> str:
+    chatter = ("argv", "PyBullet:", "switched")
+    words = [line.strip() for line in said if line.strip() and not line.startswith(chatter)]
+    return f": {' '.join(words[-3:])}" if words else ""
