@@ -175,7 +175,7 @@ def load_robot(
 
 
 def _is_path(name: str) -> bool:
-    if name in robot_names():  # a folder of that name in the working directory doesn't hide the robot
+    if not name or name in robot_names():  # a folder of that name in the working directory doesn't hide the robot
         return False
     try:
         exists = Path(name).exists()

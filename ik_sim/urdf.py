@@ -349,19 +349,22 @@ def read_urdf(path: str | os.PathLike[str]) -> UrdfModel:
 def _read_bytes(path: Path) -> bytes:
     try:
         status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UrdfError(path, f"is a folder; a URDF file is wanted{_urdf_files(path)}")
-        if not stat.S_ISREG(status.st_mode):  # a pipe would wait for ever, a device might never end
-            raise UrdfError(path, "is not an ordinary file")
-        if status.st_size > MAX_BYTES:
-            raise UrdfError(path, f"has {status.st_size} bytes; at most {MAX_BYTES} are read")
-        data = path.read_bytes()
     except FileNotFoundError:
         raise UrdfError(path, f"no such file{_urdf_files(path.parent)}") from None
     except OSError as error:
         raise UrdfError(path, f"can't be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name, or letters that the file system's encoding lacks
         raise UrdfError(path, f"is no usable path: {error}") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise UrdfError(path, f"is a folder; a URDF file is wanted{_urdf_files(path)}")
+    if not stat.S_ISREG(status.st_mode):  # a pipe would wait for ever, a device might never end
+        raise UrdfError(path, "is not an ordinary file")
+    if status.st_size > MAX_BYTES:
+        raise UrdfError(path, f"has {status.st_size} bytes; at most {MAX_BYTES} are read")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UrdfError(path, f"can't be read: {error.strerror or error}") from None
     if not data.strip():
         raise UrdfError(path, "is empty")
     return data

@@ -79,18 +79,17 @@ def client() -> Iterator[int]:
     pybullet.disconnect(number)
 
 
-def pybullet_pose(
-    client: int, path: Path, base_link: str, tool_link: str, positions: dict[str, float]
+def pybullet_poses(
+    client: int, path: Path, base_link: str, tool_link: str, postures: list[dict[str, float]]
 ) -> np.ndarray[Any, Any]:
-    """T_base_tool by PyBullet, with joints at `positions` and all others at 0."""
+    """T_base_tool by PyBullet for each posture; joints that it doesn't name stand at 0."""
     body = pybullet.loadURDF(str(path), useFixedBase=True, physicsClientId=client)
     try:
-        root = pybullet.getBodyInfo(body, client)[0].decode()
-        links: dict[str, int] = {root: -1}
+        links = {pybullet.getBodyInfo(body, client)[0].decode(): -1}
+        joints: dict[str, int] = {}
         for index in range(pybullet.getNumJoints(body, client)):
             info = pybullet.getJointInfo(body, index, client)
-            links[info[12].decode()] = index
-            pybullet.resetJointState(body, index, positions.get(info[1].decode(), 0.0), physicsClientId=client)
+            joints[info[1].decode()], links[info[12].decode()] = index, index
 
         def pose(link: str) -> np.ndarray[Any, Any]:
             if links[link] < 0:
@@ -100,7 +99,12 @@ def pybullet_pose(
             state = pybullet.getLinkState(body, links[link], computeForwardKinematics=True, physicsClientId=client)
             return matrix(state[4], state[5])  # fields 0 and 1 would be the centre of mass
 
-        return se3.inverse(pose(base_link)) @ pose(tool_link)
+        poses: list[np.ndarray[Any, Any]] = []
+        for posture in postures:
+            for name, index in joints.items():
+                pybullet.resetJointState(body, index, posture.get(name, 0.0), physicsClientId=client)
+            poses.append(se3.inverse(pose(base_link)) @ pose(tool_link))
+        return np.array(poses)
     finally:
         pybullet.removeBody(body, client)
 
@@ -129,15 +133,25 @@ def test_a_chain_moves_as_the_link_frames_of_pybullet_do(
 ) -> None:
     chain = read_urdf(FILES / file).chain(base_link, tool_link)
     held = {"beta": 0.2, "gamma": 0.6, "slide": 0.05} if base_link == "a" else {}  # alpha at 0
-    for q in chain.random_q(np.random.default_rng(1), 20):
-        T = pybullet_pose(client, FILES / file, base_link, tool_link, held | chain.all_joint_positions(q))
-        assert_allclose(chain.fk(q), T, atol=PYBULLET)
+    q = chain.random_q(np.random.default_rng(1), 20)
+    postures = [held | chain.all_joint_positions(row) for row in q]
+    T = pybullet_poses(client, FILES / file, base_link, tool_link, postures)
+    assert_allclose(chain.fk_batch(q), T, atol=PYBULLET)
+
+
+@pytest.mark.parametrize("name", ["ur5", "iiwa14", "planar2", "planar3"])
+def test_the_robots_that_come_along_move_as_in_pybullet(client: int, name: str) -> None:
+    path = FILES.parents[2] / "robots" / name / f"{name}.urdf"
+    chain = read_urdf(path).chain()
+    q = chain.random_q(np.random.default_rng(2), 50)
+    T = pybullet_poses(client, path, chain.base_link, chain.tool_link, [chain.all_joint_positions(row) for row in q])
+    assert_allclose(chain.fk_batch(q), T, atol=PYBULLET)
 
 
 def test_the_chain_ends_at_the_link_frame_and_not_at_the_centre_of_mass(client: int) -> None:
     q = [0.1, 0.2, -0.3, 0.4]
     chain = read_urdf(FILES / "rail_arm.urdf").chain(tool_link="hand")
-    T = pybullet_pose(client, FILES / "rail_arm.urdf", "floor", "hand", chain.all_joint_positions(q))
+    (T,) = pybullet_poses(client, FILES / "rail_arm.urdf", "floor", "hand", [chain.all_joint_positions(q)])
     assert_allclose(chain.fk(q), T, atol=PYBULLET)
     inertial = read_urdf(FILES / "rail_arm.urdf").link("hand").inertial
     assert inertial is not None
@@ -223,7 +237,7 @@ def test_random_trees_of_joints_move_as_in_pybullet(
             return multiplier * position(master) + offset
 
         positions = {name: position(name) for name in (*values, *mimics)}
-        T = pybullet_pose(client, path, base_link, tool_link, positions)
+        (T,) = pybullet_poses(client, path, base_link, tool_link, [positions])
     q = np.array([values[name] for name in chain.joint_names])
     assert_allclose(chain.fk(q), T, atol=PYBULLET)
 
@@ -600,9 +614,9 @@ def test_missing_files_folders_pipes_and_huge_files_are_refused(tmp_path: Path) 
         read_urdf(FILES / "rail_am.urdf")
     with pytest.raises(UrdfError, match="no such file"):
         read_urdf(tmp_path / "nowhere" / "robot.urdf")
-    with pytest.raises(UrdfError, match=r"is a folder; a URDF file is wanted; .* holds: guarded.urdf"):
+    with pytest.raises(UrdfError, match=r"urdf: is a folder; a URDF file is wanted; .* holds: guarded.urdf"):
         read_urdf(FILES)
-    with pytest.raises(UrdfError, match="is not an ordinary file"):
+    with pytest.raises(UrdfError, match=r"^/dev/zero: is not an ordinary file"):
         read_urdf("/dev/zero")
     huge = tmp_path / "huge.urdf"
     with huge.open("wb") as file:
