@@ -239,19 +239,19 @@ def solve_ur(c, T, kind, s, out):
                 if gap > REACH_SLACK:
                     if reachable == 0 and gap < least_gap:
                         least_gap = gap
-                        out[:6] = q
+                        r.copy(q, out)
                     continue
                 reachable += 1
                 if beyond > LIMIT_SLACK:
                     if beyond < least_beyond:
                         least_beyond, blocked = beyond, where
                         if nearest == np.inf:
-                            out[:6] = q
+                            r.copy(q, out)
                 elif distance < nearest:
                     nearest, singular_best = distance, singular
-                    best[:] = q
+                    r.copy(q, best)
     if nearest < np.inf:
-        out[:6] = best
+        r.copy(best, out)
         out[6 + r.SINGULAR_POSE] = 1.0 if singular_best else 0.0
         return True
     if reachable > 0:
@@ -421,23 +421,28 @@ def srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, q):
     pairs = srs_angles(D, d, s2, s4, s6, free, theta)
     beyond, where, distance = to_joints(c, theta, seed, q, 2)
     if pairs and beyond > 0.0:
-        signs = int(c[PARAMETERS]) + 26
-        for _ in range(3):
-            for pair in range(2, -1, -1):
-                first, second = 2 * pair, 2 * pair + 2
-                if not pairs >> pair & 1:
-                    continue
-                raw = c[signs + second] * (theta[second] - c[signs + 7 + second])
-                lower, upper = c[int(c[LOWER]) + second], c[int(c[UPPER]) + second]
-                value, over = r.nearest_turn(raw, seed[second], lower, upper)
-                if over > 0.0:  # move the second onto its limit, and the first the other way
-                    shift = (min(max(value, lower), upper) - value) * c[signs + second]
-                    # θ_mid = 0 adds the two angles, θ_mid = π subtracts them
-                    along = 1.0 if np.cos(theta[first + 1]) > 0.0 else -1.0
-                    theta[second] += shift
-                    theta[first] -= along * shift
+        share_pairs(c, pairs, seed, theta, int(c[PARAMETERS]) + 26)
         beyond, where, distance = to_joints(c, theta, seed, q, 2)
     return beyond, where, distance
+
+
+@kernel
+def share_pairs(c, pairs, seed, theta, signs):
+    """Where only the sum of two angles counts, move what is over the second's limits to the first."""
+    for _ in range(3):
+        for pair in range(2, -1, -1):
+            first, second = 2 * pair, 2 * pair + 2
+            if not pairs >> pair & 1:
+                continue
+            raw = c[signs + second] * (theta[second] - c[signs + 7 + second])
+            lower, upper = c[int(c[LOWER]) + second], c[int(c[UPPER]) + second]
+            value, over = r.nearest_turn(raw, seed[second], lower, upper)
+            if over > 0.0:  # the second onto its limit, the first the other way
+                shift = (min(max(value, lower), upper) - value) * c[signs + second]
+                # θ_mid = 0 adds the two angles, θ_mid = π subtracts them
+                along = 1.0 if np.cos(theta[first + 1]) > 0.0 else -1.0
+                theta[second] += shift
+                theta[first] -= along * shift
 
 
 @kernel
@@ -526,7 +531,8 @@ MAX_ROOTS = 40
 def srs_legal_near(c, D, g, psi, seed, free, room, q):
     """The legal joints nearest to arm angle psi over all sign branches and arcs; the arcs nearest to psi come first.
 
-    Returns (found, least violation seen, its joint). `room` is scratch (MAX_ROOTS + 16,).
+    Returns (found, least violation seen, its joint). `room` is scratch (MAX_ROOTS + 16,); the arm angle of the answer
+    stays in room[MAX_ROOTS + 8].
     """
     roots, d, theta, trial = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6], np.empty(7), np.empty(7)
     count = srs_roots(c, D, g, roots)
@@ -586,12 +592,13 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
                 if beyond < least:
                     least, blocked = beyond, where
                     if not found:
-                        q[:7] = trial
+                        r.copy(trial, q)
                 continue
             beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
             if beyond <= LIMIT_SLACK and away < best:
                 best, found, found_distance = away, True, distance
-                q[:7] = trial
+                room[MAX_ROOTS + 8] = wanted
+                r.copy(trial, q)
     if found:
         return True, 0.0, 0
     for i in range(count):  # a joint held still leaves no arc but single arm angles
@@ -601,10 +608,11 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
             beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
             if beyond <= LIMIT_SLACK and away < best:
                 best, found = away, True
-                q[:7] = trial
+                room[MAX_ROOTS + 8] = roots[i]
+                r.copy(trial, q)
             elif not found and beyond < least:
                 least, blocked = beyond, where
-                q[:7] = trial
+                r.copy(trial, q)
     return found, least, blocked
 
 
@@ -642,11 +650,11 @@ def solve_srs(c, T, kind, s, out):
             beyond, where, away = srs_joints(c, D, g, 1.0, 0.0, b2, b4, b6, seed, free, room, theta, q)
             if beyond <= LIMIT_SLACK and away < best:
                 best = away
-                out[:7] = q
+                r.copy(q, out)
             elif beyond < least:
                 least, blocked = beyond, where
                 if best == np.inf:
-                    out[:7] = q
+                    r.copy(q, out)
         found = best < np.inf
         g[10] = free_pairs
     else:
@@ -654,10 +662,10 @@ def solve_srs(c, T, kind, s, out):
         least, blocked, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, room, theta, q)
         found = least <= LIMIT_SLACK
         if found or gap > REACH_SLACK:
-            out[:7] = q
+            r.copy(q, out)
         if not found and gap <= REACH_SLACK:
             found, least, blocked = srs_legal_near(c, D, g, psi, seed, free, room, q)
-            out[:7] = q
+            r.copy(q, out)
     out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < STRETCHED else 0.0
     p = int(c[PARAMETERS]) + 24
     outer, inner = c[p] + c[p + 1], abs(c[p] - c[p + 1])
@@ -687,7 +695,7 @@ def elbow_range(c):
         return 0.0, np.pi
     a, b = c[signs + 3] * low + c[signs + 10], c[signs + 3] * high + c[signs + 10]
     a, b = min(a, b), max(a, b)
-    turns = 2.0 * np.pi * np.round(0.5 * (a + b) / (2.0 * np.pi))
+    turns = 2.0 * np.pi * np.rint(0.5 * (a + b) / (2.0 * np.pi))
     a, b = a - turns, b - turns
     if b >= np.pi or a <= -np.pi:
         greatest = np.pi
@@ -734,12 +742,12 @@ def solve_planar(c, T, kind, s, out):
         if beyond <= LIMIT_SLACK:
             if away < nearest:
                 nearest = away
-                best[:] = q
+                r.copy(q, best)
         elif beyond < least:
             least, blocked = beyond, where
             if nearest == np.inf:
-                best[:] = q
-    out[:n] = best
+                r.copy(q, best)
+    r.copy(best, out)
     if gap > REACH_SLACK:
         if dist > l1 + l2:
             r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, gap, l1 + l2, x / dist, y / dist, 0.0)

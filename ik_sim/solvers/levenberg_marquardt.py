@@ -55,15 +55,14 @@ def polish(c, T, kind, s, most, out):
         size = position * position + rotation * rotation
         if size < w.state[it.BEST]:
             w.state[it.BEST] = size
-            w.best[:] = w.q
+            r.copy(w.q, w.best)
         if size >= 0.25 * last or size < 1e-28:
             break
         last = size
         it.damped_step(c, w, 0.5 * size + 1e-12)
         it.move(c, w)
         steps += 1
-    for i in range(w.q.shape[0]):
-        out[i] = w.best[i]
+    r.copy(w.best, out)
     return steps
 
 

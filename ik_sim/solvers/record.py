@@ -150,6 +150,13 @@ def say(c, out, status, reason, d0=0.0, d1=0.0, d2=0.0, d3=0.0, d4=0.0, d5=0.0):
 
 
 @kernel
+def copy(source, target):
+    """The first numbers of target become those of source (a slice assignment takes far longer to compile)."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]
+
+
+@kernel
 def wrap(x):
     """The same angle in (-π, π]."""
     if -np.pi < x <= np.pi:
@@ -164,7 +171,7 @@ def nearest_turn(q, seed, lower, upper):
     Where no turn lies inside, the one nearest to a limit.
     """
     turn = 2.0 * np.pi
-    q += turn * np.round((seed - q) / turn)
+    q += turn * np.rint((seed - q) / turn)
     if lower <= q <= upper:
         return q, 0.0
     if q > upper:

@@ -285,8 +285,8 @@ class KernelSolver:
         self.__post_init__()
 
     def _compiled(self) -> Any:
-        entry = _entry(type(self).__dict__["kernel"] if "kernel" in type(self).__dict__ else type(self).kernel)
         self._prepare()
+        entry = _entry(type(self).kernel)
         object.__setattr__(self, "_entry", entry)
         return entry
 

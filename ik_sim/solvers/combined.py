@@ -1,0 +1,502 @@
+"""FABRIK combined with SLSQP: a few cheap cycles, then the optimiser where the cycles would crawl.
+
+On an arm whose wrist can be taken off (UR and shoulder-elbow-wrist families) the pose leaves a two-link problem: put
+the tip of upper arm and forearm on a target point. FABRIK alternates between the circles on which its joint may lie
+and gains a factor of cos² δ per cycle, δ the bend of the elbow in the answer, so it crawls where the arm is nearly
+stretched or folded. After n_l cycles SLSQP takes over from where FABRIK stands, and is fast exactly there.
+
+The links' directions then give all joints: one vector per target on the UR family (up to four targets), eight sign
+branches on the srs family. Those inside the limits that the judge accepts are kept, the nearest to the seed returned.
+
+Source: Xu et al. 2022, "A Combined Inverse Kinematics Algorithm Using FABRIK with Optimization" (arXiv 2209.02532).
+Beyond it: a start at the seed's elbow, a switch that knows the cycles beforehand, and, for the srs family, further
+elbow directions when the limits allow none at the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ik_sim.chain import DOF, FAMILY, NEAR, PARAMETERS
+from ik_sim.compiled import kernel
+from ik_sim.errors import InvalidArgumentError
+from ik_sim.solvers import closed_form as cf
+from ik_sim.solvers import nlopt_c
+from ik_sim.solvers import record as r
+from ik_sim.solvers.levenberg_marquardt import polish
+from ik_sim.solvers.solver import KernelSolver
+from ik_sim.target import POSE, Tolerance
+
+# Settings behind the tolerances.
+CYCLES, WITH_SLSQP, PREDICT, RULE, FROM_SEED, FURTHER, BEND, PLANAR, SPATIAL, MOST_EVALUATIONS, SKIP_STRETCHED = range(2, 13)
+
+# Places in the scratch row that counts the work of one solve.
+COUNT_CYCLES, COUNT_EVALUATIONS, COUNT_RUNS, LAST_MISS, LAST_BEND, ROW = 0, 1, 2, 3, 4, 5
+
+
+@kernel
+def predicted_cycles(l2, l3, delta, tolerance):
+    """How many FABRIK cycles a two-link chain needs whose answer is bent by `delta` [rad], from a start well off it.
+
+    Logistic law near the stretch and near the fold; in between each cycle gains a factor of cos² δ.
+    """
+    folded = np.pi - delta
+    if delta < 0.5:
+        squared = max(delta * delta, 1e-16)
+        return np.log1p(l2 * l3 * squared / (2.0 * (l2 + l3) * tolerance)) / squared
+    if folded < 0.02:
+        squared = max(folded * folded, 1e-16)
+        return np.log1p(l2 * l3 * squared / (2.0 * max(abs(l2 - l3), 1e-9) * tolerance)) / squared
+    rate = -np.log(max(np.cos(delta) * np.cos(delta), 1e-12))
+    return np.log(max(l2 * l3 * np.sin(delta) / ((l2 + l3) * tolerance), 2.0)) / rate
+
+
+@kernel
+def two_link(l2, l3, dist, along, across, s, trace, done, state):
+    """FABRIK in the plane that holds shoulder (0, 0), target (dist, 0) and the elbow, which starts at (along, across) · l2.
+
+    Writes the elbow's unit direction to state[0:2] and returns (cycles, miss [m]). `done` cycles have been spent before
+    (for the trace, whose rows get the miss and, for the caller to replace, the elbow direction).
+    """
+    x, y = l2 * along, l2 * across
+    tx, ty = x + l3 * along - dist, y + l3 * across
+    miss = np.sqrt(tx * tx + ty * ty)
+    cycles = 0
+    while miss > s[r.TOLERANCE_POSITION] and cycles < int(s[CYCLES]):
+        dx, dy = x - dist, y
+        size = np.sqrt(dx * dx + dy * dy)
+        if size > 0.0:
+            dx, dy = dx / size, dy / size
+        else:
+            dx, dy = 1.0, 0.0
+        x, y = dist + l3 * dx, l3 * dy
+        size = np.sqrt(x * x + y * y)
+        if size > 0.0:
+            x, y = l2 * x / size, l2 * y / size
+        else:
+            x, y = l2, 0.0
+        miss = abs(np.sqrt((dist - x) * (dist - x) + y * y) - l3)
+        cycles += 1
+        if done + cycles <= trace.shape[0]:
+            row = trace[done + cycles - 1]
+            row[0], row[1], row[2], row[3], row[4] = 0.0, miss, 0.0, x / l2, y / l2
+    state[0], state[1] = x / l2, y / l2
+    return cycles, miss
+
+
+@kernel
+def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
+    """Elbow direction (to state[0:2]) for a tip at (dist, 0): FABRIK, then SLSQP on the two angles if it hasn't arrived."""
+    if s[PREDICT] != 0.0 and predicted_cycles(l2, l3, cf.bend(l2, l3, dist), s[r.TOLERANCE_POSITION]) > s[PREDICT]:
+        state[0], state[1] = along, across
+        cycles, miss = 0, np.inf
+    else:
+        cycles, miss = two_link(l2, l3, dist, along, across, s, trace, int(counts[ROW]), state)
+    counts[COUNT_CYCLES] += cycles
+    counts[ROW] = min(counts[ROW] + cycles, trace.shape[0])
+    if miss > s[r.TOLERANCE_POSITION] and s[WITH_SLSQP] != 0.0:
+        x = np.empty(2)
+        ex, ey = state[0], state[1]
+        fx, fy = dist - l2 * ex, -l2 * ey
+        x[0] = np.arctan2(ey, ex)
+        x[1] = r.wrap(np.arctan2(fy, fx) - x[0])
+        data[nlopt_c.PARAMETERS], data[nlopt_c.PARAMETERS + 1] = l2, l3
+        data[nlopt_c.PARAMETERS + 2], data[nlopt_c.PARAMETERS + 3] = dist, 0.0
+        f = nlopt_c.minimise(
+            s[PLANAR], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
+        )
+        counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
+        counts[COUNT_RUNS] += 1.0
+        miss = np.sqrt(f)
+        state[0], state[1] = np.cos(x[0]), np.sin(x[0])
+        state[2], state[3] = np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
+    else:
+        fx, fy = dist - l2 * state[0], -l2 * state[1]
+        size = np.sqrt(fx * fx + fy * fy)
+        if size > 0.0:
+            state[2], state[3] = fx / size, fy / size
+        else:
+            state[2], state[3] = 1.0, 0.0
+    return miss
+
+
+@kernel
+def start_direction(vx, vy, dist, l2, l3, s, side):
+    """Where the elbow starts, as (along, across) the direction to the target.
+
+    (vx, vy) is the start direction in the same axes. Collinear with the target it would never leave the line, so it is
+    bent towards `side` (+1 or -1 across); a chain that reaches the target straight is left straight.
+    """
+    if abs(vy) < 1e-6:
+        if s[SKIP_STRETCHED] != 0.0 and vx > 0.0 and abs(l2 + l3 - dist) <= s[r.TOLERANCE_POSITION]:
+            return vx, vy
+        cos, sin = np.cos(s[BEND]), np.sin(s[BEND])
+        along = cos * (1.0 if vx > 0.0 else -1.0)
+        return along, sin * side
+    return vx, vy
+
+
+@kernel
+def combined_ur(c, T, s, trace, data, counts, out):
+    """All reachable targets of the UR family, each solved by `in_plane`; the nearest accepted answer stays in `out`."""
+    D = cf.family_target(c, T)
+    p = int(c[PARAMETERS]) + 24
+    l2, l3 = -c[p], -c[p + 1]
+    work, theta, q, seed, best, state = np.empty(6), np.empty(6), np.empty(6), np.empty(6), np.empty(6), np.empty(4)
+    for i in range(6):
+        seed[i] = out[i]
+        best[i] = out[i]
+    theta6 = cf.family_angle(c, seed, 5, 4)
+    if s[FROM_SEED] != 0.0:
+        t2 = cf.family_angle(c, seed, 1, 4)
+        v1, v0 = -np.cos(t2), -np.sin(t2)  # the seed's elbow direction along x_1 and z_0, in whichever plane
+        t23 = t2 + cf.family_angle(c, seed, 2, 4)
+        side0 = -(v1 * -np.sin(t23) - v0 * -np.cos(t23))  # which way the elbow lies off the seed's own line
+    else:
+        v1, v0, side0 = -1.0, 0.0, 0.0
+    nearest, least_miss, least_beyond, blocked, reachable, arrived, last_bend = np.inf, np.inf, np.inf, 0, 0, 0, 0.0
+    for k1 in range(2):
+        s1, c1, inside = cf.ur_plane(c, D[9], D[10], k1)
+        if inside > cf.REACH_SLACK:
+            continue
+        for k5 in range(2):
+            singular = cf.ur_link5(c, D, s1, c1, k5, theta6, work)
+            if singular and k5 == 1:
+                continue
+            w1, w0 = work[3] * c1 + work[4] * s1, work[5]
+            dist = np.sqrt(w1 * w1 + w0 * w0)
+            if dist > l2 + l3 + cf.REACH_SLACK or dist < abs(l2 - l3) - cf.REACH_SLACK:
+                continue
+            reachable += 1
+            u1, u0 = (w1 / dist, w0 / dist) if dist > 0.0 else (1.0, 0.0)
+            # `across` is the direction that turns x_1 towards z_0 by a right angle from u
+            if side0 != 0.0:
+                side = 1.0 if side0 > 0.0 else -1.0
+            else:
+                side = 1.0 if u1 >= 0.0 else -1.0  # towards +z_0
+            along, across = start_direction(v1 * u1 + v0 * u0, v0 * u1 - v1 * u0, dist, l2, l3, s, side)
+            first_row = int(counts[ROW])
+            miss = in_plane(l2, l3, dist, along, across, s, data, trace, counts, state)
+            if miss > s[r.TOLERANCE_POSITION]:
+                if miss < least_miss:
+                    least_miss, last_bend = miss, cf.bend(l2, l3, dist)
+            else:
+                arrived += 1
+            a1, a0 = u1 * state[0] - u0 * state[1], u0 * state[0] + u1 * state[1]
+            b1, b0 = u1 * state[2] - u0 * state[3], u0 * state[2] + u1 * state[3]
+            theta2 = np.arctan2(-a0, -a1)
+            theta3 = r.wrap(np.arctan2(-b0, -b1) - theta2)
+            if trace.shape[0] > 0:
+                for i in range(first_row, int(counts[ROW])):
+                    row = trace[i]
+                    ex, ey = row[3], row[4]
+                    fx, fy = dist - l2 * ex, -l2 * ey
+                    t2 = np.arctan2(-(u0 * ex + u1 * ey), -(u1 * ex - u0 * ey))
+                    t3 = r.wrap(np.arctan2(-(u0 * fx + u1 * fy), -(u1 * fx - u0 * fy)) - t2)
+                    cf.ur_angles(D, s1, c1, work, t2, t3, theta)
+                    cf.to_joints(c, theta, seed, q, 4)
+                    for k in range(6):
+                        row[3 + k] = q[k]
+                    row[2] = 2.0 * k1 + k5
+            cf.ur_angles(D, s1, c1, work, theta2, theta3, theta)
+            beyond, where, distance = cf.to_joints(c, theta, seed, q, 4)
+            if miss > s[r.TOLERANCE_POSITION]:
+                if arrived == 0 and miss <= least_miss:
+                    r.copy(q, best)
+                continue
+            if beyond > cf.LIMIT_SLACK:
+                if beyond < least_beyond:
+                    least_beyond, blocked = beyond, where
+                    if nearest == np.inf:
+                        r.copy(q, best)
+            elif distance < nearest:
+                nearest = distance
+                r.copy(q, best)
+    if reachable == 0:
+        cf.solve_ur(c, T, POSE, s, out)  # the same proofs as the closed form's
+        return
+    r.copy(best, out)
+    if nearest < np.inf:
+        return
+    if arrived == 0:
+        _say_spent(c, s, l2, l3, counts, least_miss, last_bend, out)
+    else:
+        r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, float(arrived), float(blocked), least_beyond)
+
+
+@kernel
+def _say_spent(c, s, l2, l3, counts, miss, delta, out):
+    cycles = predicted_cycles(l2, l3, delta, s[r.TOLERANCE_POSITION])
+    status = r.STALLED if s[WITH_SLSQP] != 0.0 else r.MAX_ITERATIONS
+    r.say(c, out, status, r.FABRIK_SPENT, counts[COUNT_CYCLES], miss, delta, cycles)
+
+
+@kernel
+def combined_srs(c, T, s, trace, data, counts, out):
+    """The srs family: the elbow's plane comes from the start direction, the joints from eight sign branches."""
+    D = cf.family_target(c, T)
+    p = int(c[PARAMETERS]) + 24
+    l2, l3 = c[p], c[p + 1]
+    g, room, d = np.empty(cf.CIRCLE), np.empty(cf.MAX_ROOTS + 16), np.empty(6)
+    seed, free, theta, q, trial, state = np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(4)
+    for i in range(7):
+        seed[i] = out[i]
+    gap = cf.srs_circle(c, D, g)
+    low, high = cf.elbow_range(c)
+    if gap > cf.REACH_SLACK or g[13] > high + cf.LIMIT_SLACK:
+        cf.solve_srs(c, T, POSE, s, out)  # the same proofs as the closed form's
+        return
+    cf.srs_seed(c, g, seed, free)
+    dist = g[16]
+    # start direction v, in base axes of the ideal arm
+    sine = np.sin(free[1])
+    ex, ey, ez = sine * np.cos(free[0]), sine * np.sin(free[0]), np.cos(free[1])
+    if s[FROM_SEED] != 0.0:
+        vx, vy, vz = ex, ey, ez
+    else:
+        vx, vy, vz = 0.0, 0.0, 1.0
+    along = vx * g[0] + vy * g[1] + vz * g[2]
+    nx, ny, nz = vx - along * g[0], vy - along * g[1], vz - along * g[2]
+    across = np.sqrt(nx * nx + ny * ny + nz * nz)
+    if across < 1e-6:  # collinear: bend towards the seed's elbow, else towards x
+        side = ex * g[0] + ey * g[1] + ez * g[2]
+        nx, ny, nz = ex - side * g[0], ey - side * g[1], ez - side * g[2]
+        size = np.sqrt(nx * nx + ny * ny + nz * nz)
+        if size < 1e-6:
+            nx, ny, nz = 1.0 - g[0] * g[0], -g[0] * g[1], -g[0] * g[2]
+            size = np.sqrt(nx * nx + ny * ny + nz * nz)
+            if size < 1e-6:
+                nx, ny, nz = g[3], g[4], g[5]
+                size = 1.0
+    else:
+        size = across
+    nx, ny, nz = nx / size, ny / size, nz / size
+    along, across = start_direction(along, across, dist, l2, l3, s, 1.0)
+    psi = cf.srs_elbow_direction_to_angle(g, nx, ny, nz)
+    first_row = int(counts[ROW])
+    miss = _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data, trace, counts, state, d)
+    least, blocked = _best_branch(c, D, d, seed, free, theta, trial, q)
+    if trace.shape[0] > 0:
+        for i in range(first_row, int(counts[ROW])):
+            row = trace[i]
+            a, b = row[3], row[4]
+            fa, fb = dist - l2 * a, -l2 * b
+            size = np.sqrt(fa * fa + fb * fb)
+            fa, fb = fa / size, fb / size
+            room[0], room[1], room[2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+            room[3], room[4], room[5] = fa * g[0] + fb * nx, fa * g[1] + fb * ny, fa * g[2] + fb * nz
+            _best_branch(c, D, room, seed, free, theta, trial, state_joints(row))
+    r.copy(q, out)
+    out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < cf.STRETCHED else 0.0
+    if miss > s[r.TOLERANCE_POSITION]:
+        _say_spent(c, s, l2, l3, counts, miss, g[13], out)
+        return
+    if least <= cf.LIMIT_SLACK:
+        return
+    if s[FURTHER] != 0.0 and g[13] > cf.STRETCHED:
+        found, _, _ = cf.srs_legal_near(c, D, g, psi, seed, free, room, trial)
+        if found:
+            angle = room[cf.MAX_ROOTS + 8]
+            cos, sin = np.cos(angle), np.sin(angle)
+            nx, ny, nz = g[3] * cos + g[6] * sin, g[4] * cos + g[7] * sin, g[5] * cos + g[8] * sin
+            turn = max(s[BEND], 0.5)
+            miss = in_plane(l2, l3, dist, np.cos(turn), np.sin(turn), s, data, trace, counts, state)
+            for i in range(2):
+                a, b = state[2 * i], state[2 * i + 1]
+                d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+            least, blocked = _best_branch(c, D, d, seed, free, theta, trial, q)
+            r.copy(q, out)
+            if miss > s[r.TOLERANCE_POSITION]:
+                _say_spent(c, s, l2, l3, counts, miss, g[13], out)
+                return
+            if least <= cf.LIMIT_SLACK:
+                return
+    r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, 8.0, float(blocked), least)
+
+
+@kernel
+def state_joints(row):
+    """The joints' part of a trace row."""
+    return row[3:]
+
+
+@kernel
+def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data, trace, counts, state, d):
+    """Link directions (to d): FABRIK in the plane of u and n, then SLSQP on the first four joints. Returns the miss."""
+    crawls = s[PREDICT] != 0.0 and predicted_cycles(l2, l3, g[13], s[r.TOLERANCE_POSITION]) > s[PREDICT]
+    if crawls:
+        state[0], state[1] = along, across
+        cycles, miss = 0, np.inf
+    else:
+        cycles, miss = two_link(l2, l3, dist, along, across, s, trace, int(counts[ROW]), state)
+    counts[COUNT_CYCLES] += cycles
+    counts[ROW] = min(counts[ROW] + cycles, trace.shape[0])
+    a, b = state[0], state[1]
+    fa, fb = dist - l2 * a, -l2 * b
+    size = np.sqrt(fa * fa + fb * fb)
+    fa, fb = (fa / size, fb / size) if size > 0.0 else (1.0, 0.0)
+    d[0], d[1], d[2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+    d[3], d[4], d[5] = fa * g[0] + fb * nx, fa * g[1] + fb * ny, fa * g[2] + fb * nz
+    if miss <= s[r.TOLERANCE_POSITION] or s[WITH_SLSQP] == 0.0:
+        return miss
+    x = np.empty(4)
+    _shoulder_angles(c, d, seed, free, x)
+    place = nlopt_c.PARAMETERS
+    data[place], data[place + 1] = l2, l3
+    data[place + 2], data[place + 3], data[place + 4] = dist * g[0], dist * g[1], dist * g[2]
+    f = nlopt_c.minimise(
+        s[SPATIAL], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
+    )
+    counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
+    counts[COUNT_RUNS] += 1.0
+    c1, s1, c2, s2 = np.cos(x[0]), np.sin(x[0]), np.cos(x[1]), np.sin(x[1])
+    c3, s3, c4, s4 = np.cos(x[2]), np.sin(x[2]), np.cos(x[3]), np.sin(x[3])
+    d[0], d[1], d[2] = s2 * c1, s2 * s1, c2
+    u, v = s4 * c3, s4 * s3
+    d[3] = u * c2 * c1 - v * s1 + c4 * s2 * c1
+    d[4] = u * c2 * s1 + v * c1 + c4 * s2 * s1
+    d[5] = -u * s2 + c4 * c2
+    return np.sqrt(f)
+
+
+@kernel
+def _shoulder_angles(c, d, seed, free, x):
+    """The first four angles for link directions d, with the signs of θ_2 and θ_4 that are legal and nearest to the seed.
+
+    Seed angles outside the limits would be clipped by an optimiser with bounds and mislead it; one of the four pairs
+    of signs is legal on all but a few poses.
+    """
+    p = int(c[PARAMETERS]) + 26
+    across = np.sqrt(d[0] * d[0] + d[1] * d[1])
+    best = np.inf
+    for pair in range(4):
+        s2, s4 = 1.0 - 2.0 * (pair & 1), 1.0 - (pair & 2)
+        t2 = s2 * np.arctan2(across, d[2])
+        t1 = free[0] if across < 1e-11 else np.arctan2(s2 * d[1], s2 * d[0])
+        c1, s1, c2, sin2 = np.cos(t1), np.sin(t1), np.cos(t2), np.sin(t2)
+        px = d[3] * c2 * c1 + d[4] * c2 * s1 - d[5] * sin2
+        py = -d[3] * s1 + d[4] * c1
+        pz = d[3] * sin2 * c1 + d[4] * sin2 * s1 + d[5] * c2
+        size = np.sqrt(px * px + py * py)
+        t4 = s4 * np.arctan2(size, pz)
+        t3 = free[2] if size < 1e-11 else np.arctan2(s4 * py, s4 * px)
+        cost = 0.0
+        for i in range(4):
+            t = t1 if i == 0 else (t2 if i == 1 else (t3 if i == 2 else t4))
+            value = c[p + i] * (t - c[p + 7 + i])
+            low, high = c[int(c[cf.LOWER]) + i], c[int(c[cf.UPPER]) + i]
+            value, beyond = r.nearest_turn(value, seed[i], low, high)
+            cost += (value - seed[i]) * (value - seed[i]) + (1e6 * (1.0 + beyond) if beyond > 0.0 else 0.0)
+        if cost < best:
+            best = cost
+            x[0], x[1], x[2], x[3] = t1, t2, t3, t4
+
+
+@kernel
+def _best_branch(c, D, d, seed, free, theta, trial, q):
+    """The legal sign branch nearest to the seed, else the one that breaks its limits least, to q.
+
+    Returns its largest violation [rad] and the joint that has it.
+    """
+    signs = int(c[PARAMETERS]) + 26
+    least, blocked, best = np.inf, 0, np.inf
+    for branch in range(8):
+        s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
+        pairs = cf.srs_angles(D, d, s2, s4, s6, free, theta)
+        beyond, where, away = cf.to_joints(c, theta, seed, trial, 2)
+        if pairs and beyond > 0.0:
+            cf.share_pairs(c, pairs, seed, theta, signs)
+            beyond, where, away = cf.to_joints(c, theta, seed, trial, 2)
+        if beyond <= cf.LIMIT_SLACK:
+            if least > cf.LIMIT_SLACK or away < best:
+                least, blocked, best = beyond, where, away
+                for i in range(7):
+                    q[i] = trial[i]
+        elif beyond < least:
+            least, blocked = beyond, where
+            for i in range(7):
+                q[i] = trial[i]
+    return least, blocked
+
+
+@kernel
+def solve_combined(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code != r.FINE:
+        return code
+    n = int(c[DOF])
+    counts, data = np.zeros(8), np.zeros(nlopt_c.DATA)
+    if kind == POSE and c[FAMILY] == 3.0:
+        combined_ur(c, T, s, trace, data, counts, out)
+    elif kind == POSE and c[FAMILY] == 4.0:
+        combined_srs(c, T, s, trace, data, counts, out)
+    elif c[FAMILY] == 0.0:
+        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_FAMILY)
+    else:
+        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_KIND, float(kind))
+    out[n + r.ITERATIONS] = counts[COUNT_CYCLES]
+    out[n + r.EVALUATIONS] = counts[COUNT_EVALUATIONS]
+    out[n + r.SLSQP_RUNS] = counts[COUNT_RUNS]
+    out[n + r.TRACE_ROWS] = counts[ROW]
+    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.UNSUPPORTED and out[n + r.STATUS] != r.OUT_OF_REACH:
+        polish(c, T, kind, s, 30, out)
+    r.judge(c, T, kind, s, out)
+    return r.FINE
+
+
+@dataclass(frozen=True)
+class Combined(KernelSolver):
+    """FABRIK, then SLSQP, on arms of the UR and srs families; pose targets."""
+
+    kernel = solve_combined
+
+    stop: Tolerance = Tolerance()
+    """Stopping rule and verdict; the position part also stops FABRIK and SLSQP."""
+    switch_after: int | Literal["predicted"] = 15
+    """n_l, the cycles before SLSQP takes over; "predicted" goes to SLSQP at once where the known bend of the answer
+    tells that FABRIK would need more than 30 cycles, and lets FABRIK finish elsewhere."""
+    stopping_rule: Literal["precise", "stopval", "ftol"] = "precise"
+    """Of SLSQP on f = miss²: precise is f ≤ 1e-6 ε²; stopval f ≤ ε²; ftol a change of f ≤ ε², as the source has it,
+    which loses up to 3 % of poses."""
+    start: Literal["seed", "stretched"] = "seed"
+    """Where the elbow starts: at the seed's elbow, which keeps a path on its branch, or in the direction of the
+    stretched zero posture, as the source has it."""
+    further_elbows: bool = True
+    """srs family: when the limits allow no joints at the first elbow direction, go on with a legal one."""
+    bend: float = 0.1
+    """How far a chain in line with its target is bent before the first cycle [rad]."""
+    skip_stretched: bool = True
+    """Take a chain that reaches its target straight as it is, without bending it first."""
+    max_evaluations: int = 200
+    """Cap on SLSQP's evaluations per target."""
+
+    def __post_init__(self) -> None:
+        """Check what the type alone can't."""
+        if self.switch_after != "predicted" and not (isinstance(self.switch_after, int) and self.switch_after >= 0):
+            raise InvalidArgumentError("switch_after", f'must be a number of cycles or "predicted", not {self.switch_after!r}')
+        if self.stopping_rule not in nlopt_c.RULES:
+            raise InvalidArgumentError("stopping_rule", f"must be one of {', '.join(nlopt_c.RULES)}, not {self.stopping_rule!r}")
+        if self.start not in ("seed", "stretched"):
+            raise InvalidArgumentError("start", f'must be "seed" or "stretched", not {self.start!r}')
+        super().__post_init__()
+
+    def _prepare(self) -> None:
+        nlopt_c.load()
+        object.__setattr__(self, "_settings", self._pack((nlopt_c.planar_objective(), nlopt_c.spatial_objective())))
+
+    def settings(self) -> tuple[float, ...]:
+        """In the order of the constants above; the callbacks' addresses are filled in when they exist."""
+        predicted = self.switch_after == "predicted"
+        cycles = 200 if predicted else int(self.switch_after)
+        return (
+            cycles, 1, 30 if predicted else 0, nlopt_c.RULES[self.stopping_rule], self.start == "seed",
+            self.further_elbows, self.bend, 0, 0, self.max_evaluations, self.skip_stretched,
+        )  # fmt: skip
+
+    def _pack(self, addresses: tuple[float, float]) -> np.ndarray:
+        packed = np.array([self.stop.position, self.stop.rotation, *self.settings()], dtype=np.float64)
+        packed[[PLANAR, SPATIAL]] = addresses
+        return packed
