@@ -506,10 +506,18 @@ def _parse(path: Path, data: bytes) -> _Element:
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
-_JOINT_CHILDREN = ("origin", "parent", "child", "axis", "limit", "mimic", "dynamics", "safety_controller")
-_JOINT_CHILDREN_UNUSED = ("calibration", "hardwareInterface", "preserveFixedJoint", "dont_collapse")
+_CHILDREN = {
+    "link": ("inertial", "visual", "collision"),
+    "inertial": ("origin", "mass", "inertia"),
+    "visual": ("origin", "geometry", "material"),
+    "collision": ("origin", "geometry"),
+    "joint": ("origin", "parent", "child", "axis", "limit", "mimic", "dynamics", "safety_controller", "calibration"),
+}
 _ATTRIBUTES = {
     "origin": ("xyz", "rpy"),
+    "mass": ("value",),
+    "inertia": ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"),
+    "mesh": ("filename", "scale"),
     "parent": ("link",),
     "child": ("link",),
     "axis": ("xyz",),
@@ -518,6 +526,7 @@ _ATTRIBUTES = {
     "dynamics": ("damping", "friction"),
     "safety_controller": ("soft_lower_limit", "soft_upper_limit", "k_position", "k_velocity"),
 }
+_CLOSED = ("origin", "parent", "child", "axis")  # a further attribute here would mean another motion
 
 
 class _Reader:
@@ -535,9 +544,10 @@ class _Reader:
 
     def model(self, root: _Element) -> UrdfModel:
         for element in root.children:
-            if element.tag not in ("link", "joint"):
-                near = _close(element.tag, ("link", "joint"))
-                raise self.error(element, f"<{_cut(element.tag)}> is no element of URDF; <{near}> is meant, it seems")
+            near = _close(element.tag, ("link", "joint"))
+            inside = {child.tag for child in element.children}
+            if near and near != element.tag and (inside & set(_CHILDREN[near]) or element.tag.lower() == near):
+                raise self.error(element, f"<{_cut(element.tag)}> is no element of URDF; write <{near}>")
         name = root.attributes.get("name", "")
         if not name:
             name = self.path.stem
@@ -572,6 +582,7 @@ class _Reader:
 
     def link(self, element: _Element) -> UrdfLink:
         where = f"link {element.attributes['name']!r}"
+        self.check_children(element, where)
         inertial = self.one(element, "inertial", where)
         return UrdfLink(
             name=element.attributes["name"],
@@ -582,6 +593,7 @@ class _Reader:
         )
 
     def inertial(self, element: _Element, where: str) -> Inertial:
+        self.check_children(element, where)
         mass_element = self.one(element, "mass", where)
         if mass_element is None:
             raise self.error(element, f"{where}: <inertial> has no <mass value=...>")
@@ -603,6 +615,7 @@ class _Reader:
 
     def shape(self, element: _Element, where: str) -> Shape:
         where = f"{where}, {element.tag}"
+        self.check_children(element, where)
         T_link_shape = self.origin(element, where)
         geometry = self.one(element, "geometry", where)
         if geometry is None or not geometry.children:
@@ -627,6 +640,7 @@ class _Reader:
         return Shape(body.tag, T_link_shape, size)
 
     def mesh(self, element: _Element, T_link_shape: Float[np.ndarray, "4 4"], where: str) -> Shape:
+        self.check_attributes(element, where)
         filename = element.attributes.get("filename", "")
         if not filename:
             raise self.error(element, f"{where}: <mesh> has no filename")
@@ -642,13 +656,7 @@ class _Reader:
         name = element.attributes["name"]
         where = f"joint {name!r}"
         kind = self.kind(element, where)
-        for child in element.children:
-            if child.tag in _JOINT_CHILDREN or child.tag in _JOINT_CHILDREN_UNUSED:
-                continue
-            near = _close(child.tag, _JOINT_CHILDREN)
-            if near:
-                raise self.error(child, f"{where}: <{_cut(child.tag)}> is no element of URDF; write <{near}>")
-            self.warn(child, f"{where}: <{_cut(child.tag)}> is not part of URDF and is ignored")
+        self.check_children(element, where)
         parent, child = (self.end(element, tag, where, links) for tag in ("parent", "child"))
         if parent == child:
             raise self.error(element, f"{where}: joins link {parent!r} to itself")
@@ -867,7 +875,7 @@ class _Reader:
     # parts of elements
 
     def one(self, element: _Element, tag: str, where: str) -> _Element | None:
-        """The child of that name, or None; its attributes are those of URDF, without slips of the pen."""
+        """The child of that name, or None; without slips of the pen in its attributes."""
         found = element.all(tag)
         if not found:
             return None
@@ -875,17 +883,30 @@ class _Reader:
             raise self.error(
                 found[1], f"{where}: a second <{tag}> (the first is in line {found[0].line}); one is wanted"
             )
-        known = _ATTRIBUTES.get(tag)
-        for name in found[0].attributes if known else ():
-            if known and name not in known:
-                near = _close(name, [other for other in known if other not in found[0].attributes])
-                if near or tag in ("origin", "parent", "child", "axis"):
-                    wanted = near or " and ".join(known)
-                    raise self.error(
-                        found[0], f"{where}: <{tag}> has an attribute {_quoted(name)} that URDF lacks; write {wanted}"
-                    )
-                self.warn(found[0], f"{where}: <{tag}> attribute {_quoted(name)} is not part of URDF and is ignored")
+        self.check_attributes(found[0], where)
         return found[0]
+
+    def check_children(self, element: _Element, where: str) -> None:
+        known = _CHILDREN[element.tag]
+        for child in element.children:
+            near = _close(child.tag, known)
+            if near and child.tag not in known:
+                raise self.error(child, f"{where}: <{_cut(child.tag)}> is no element of URDF; write <{near}>")
+
+    def check_attributes(self, element: _Element, where: str) -> None:
+        known = _ATTRIBUTES.get(element.tag)
+        if known is None:
+            return
+        for name in element.attributes:
+            if name in known:
+                continue
+            near = _close(name, [other for other in known if other not in element.attributes])
+            if near or element.tag in _CLOSED:
+                raise self.error(
+                    element,
+                    f"{where}: <{element.tag}> has an attribute {_quoted(name)} that URDF lacks; "
+                    f"write {near or ' and '.join(known)}",
+                )
 
     def origin(self, element: _Element, where: str) -> Float[np.ndarray, "4 4"]:
         origin = self.one(element, "origin", where)

@@ -356,9 +356,17 @@ def test_a_joint_whose_limits_leave_no_room_is_reported(write: Write) -> None:
 
 def test_elements_that_say_nothing_about_links_and_joints_are_skipped(write: Write) -> None:
     extras = '<gazebo><plugin a="${x}"><link/><joint/></plugin></gazebo><transmission><joint name="j"/></transmission>'
-    model = read_urdf(write(f"{extras}<sensor:camera/><drake:joint/>{TWO}"))
-    assert model.movable == ("j1", "j2")
+    inside = hinge("j3", "b", "d", LIMIT.replace("/>", ' acceleration="4"/>') + "<drake:controller/><calibration/>")
+    link = '<link name="d"><contact/><visual><geometry><sphere radius="0"/></geometry></visual></link>'
+    model = read_urdf(write(f"{extras}<sensor:camera/><drake:joint/><point/>{TWO}{link}{inside}"))
+    assert model.movable == ("j1", "j2", "j3")
     assert model.warnings == ()
+
+
+def test_what_xacro_leaves_behind_in_a_finished_file_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "expanded.urdf"
+    path.write_text('<robot name="r" xmlns:xacro="http://ros.org/wiki/xacro"><link name="a"/></robot>')
+    assert read_urdf(path).root == "a"
 
 
 def test_a_robot_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
@@ -540,7 +548,12 @@ def test_a_mimic_of_a_joint_outside_the_chain_is_held_where_that_joint_stands_an
             ab(LIMIT + '<safety_controller soft_lower_limit="1" soft_upper_limit="0"/>'),
             "soft_lower_limit 1 is above soft_upper_limit 0",
         ),
-        (TWO.replace("joint ", "jiont ").replace("joint>", "jiont>"), "<jiont> is no element of URDF; <joint> is"),
+        (TWO.replace("joint ", "jiont ").replace("joint>", "jiont>"), "<jiont> is no element of URDF; write <joint>"),
+        ('<Link name="d"/>' + TWO, "line 5: <Link> is no element of URDF; write <link>"),
+        ('<link name="d"><inertal/></link>', "link 'd': <inertal> is no element of URDF; write <inertial>"),
+        ('<link name="d"><inertial><orgin/></inertial></link>', "link 'd': <orgin> .* write <origin>"),
+        ('<link name="d"><visual><orgin/></visual></link>', "link 'd', visual: <orgin> .* write <origin>"),
+        ('<link name="d"><visual><geometry><mesh scal="1 1 1"/></geometry></visual></link>', "write scale"),
         ('<link name="d"><inertial/></link>', "link 'd': <inertial> has no <mass value=...>"),
         ('<link name="d"><inertial><mass value="-1"/></inertial></link>', "link 'd': mass -1 kg is negative"),
         ('<link name="d"><inertial><mass/></inertial></link>', "link 'd': <mass> has no value"),
