@@ -67,6 +67,11 @@ def test_wheel_adds_only_ik_sim_to_site_packages(site: Path) -> None:
     assert {name for name in commands if not re.match("python|activate", name, re.IGNORECASE)} == {"ik-sim"}
 
 
+def test_module_and_wheel_agree_on_the_version(tmp_path: Path) -> None:
+    told = run(sys.executable, "-c", "import ik_sim; print(ik_sim.__version__)", cwd=tmp_path, **CHECKOUT)
+    assert told.strip() == PROJECT["version"]
+
+
 @pytest.mark.parametrize("kind", ["robots", "tasks"])
 def test_wheel_carries_every_data_file_of_the_checkout(site: Path, kind: str) -> None:
     assert data_files(kind, ROOT)
