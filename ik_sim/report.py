@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ik_sim import plots, run_folder
-from ik_sim.errors import MissingDependencyError
 from ik_sim.tasks import Task
 from ik_sim.tracking import Metric, TrackingLog, Violation, check, metrics
 
@@ -37,16 +36,11 @@ def write_run(place: Path, log: TrackingLog, task: Task, seconds: float = 0.0) -
         run_folder.save_log(folder, log)
         (folder / run_folder.VERDICT_FILE).write_text(run_folder.json_text(result), encoding="utf-8")
         (folder / run_folder.JUNIT_FILE).write_bytes(run_folder.junit([(result, seconds)]))
-        drawings, note = {}, ""
-        try:
-            drawings = plots.figures(log, task)
-        except MissingDependencyError as error:
-            note = str(error)
-        if drawings:
-            (folder / "plots").mkdir()
-            for name, svg in drawings.items():
-                (folder / "plots" / f"{name}.svg").write_text(svg, encoding="utf-8")
-        page = html_report(log, task, figures, violations, result["summary"], drawings, note)
+        drawings = plots.figures(log, task)
+        (folder / "plots").mkdir()
+        for name, drawing in drawings.items():
+            (folder / "plots" / f"{name}.svg").write_text(plots.svg_file(drawing), encoding="utf-8")
+        page = html_report(log, task, figures, violations, result["summary"], drawings)
         (folder / "report.html").write_text(page, encoding="utf-8")
     return result
 
@@ -82,9 +76,8 @@ def html_report(
     violations: Sequence[Violation],
     summary: dict[str, Any],
     drawings: dict[str, str],
-    note: str = "",
 ) -> str:
-    """The page; `drawings` are SVG texts by name, `note` says why there are none."""
+    """The page; `drawings` are SVG texts by name."""
     passed = not violations
     facts = log.provenance
     solve = summary["solve_time_ms"]
@@ -111,7 +104,8 @@ def html_report(
             f"{number(solve['first_call'])} ms"
         ),
         joints="".join(_joint_row(name, summary) for name in log.joint_names),
-        plots="".join(f"<figure>{_svg(svg)}</figure>" for svg in drawings.values()) or f"<p>No plots: {_e(note)}</p>",
+        style=plots.STYLE,
+        plots="".join(f"<figure>{drawing}</figure>" for drawing in drawings.values()),
         provenance=_e(run_folder.json_text(facts)),
     )
 
@@ -158,10 +152,6 @@ def _joint_row(name: str, summary: dict[str, Any]) -> str:
     return f"<tr><td>{_e(name)}</td>{''.join(f'<td class=n>{number(c)} %</td>' for c in cells)}</tr>"
 
 
-def _svg(text: str) -> str:
-    return text[text.index("<svg") :]
-
-
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -183,9 +173,10 @@ h1 {{ font-size: 1.5rem; margin: 0; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 .
 table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }}
 td.n, th.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
-figure {{ margin: 1rem 0; padding: .5rem; background: #ffffff; border: 1px solid var(--line); border-radius: 6px; }}
+figure {{ margin: 1rem 0; padding: .5rem; border: 1px solid var(--line); border-radius: 6px; }}
 figure svg {{ width: 100%; height: auto; display: block; }}
 pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding: .6rem; border-radius: 6px; }}
+{style}
 @media print {{ body {{ max-width: none; margin: 0; }} figure, table {{ break-inside: avoid; }} }}
 </style>
 </head>
