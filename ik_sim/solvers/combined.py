@@ -98,21 +98,7 @@ def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
     counts[COUNT_CYCLES] += cycles
     counts[ROW] = min(counts[ROW] + cycles, trace.shape[0])
     if miss > s[r.TOLERANCE_POSITION] and s[WITH_SLSQP] != 0.0:
-        x = np.empty(2)
-        ex, ey = state[0], state[1]
-        fx, fy = dist - l2 * ex, -l2 * ey
-        x[0] = np.arctan2(ey, ex)
-        x[1] = r.wrap(np.arctan2(fy, fx) - x[0])
-        data[nlopt_c.PARAMETERS], data[nlopt_c.PARAMETERS + 1] = l2, l3
-        data[nlopt_c.PARAMETERS + 2], data[nlopt_c.PARAMETERS + 3] = dist, 0.0
-        f = nlopt_c.minimise(
-            s[PLANAR], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
-        )
-        counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
-        counts[COUNT_RUNS] += 1.0
-        miss = np.sqrt(f)
-        state[0], state[1] = np.cos(x[0]), np.sin(x[0])
-        state[2], state[3] = np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
+        miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
     else:
         fx, fy = dist - l2 * state[0], -l2 * state[1]
         size = np.sqrt(fx * fx + fy * fy)
@@ -121,6 +107,26 @@ def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
         else:
             state[2], state[3] = 1.0, 0.0
     return miss
+
+
+@kernel
+def _optimise_in_plane(l2, l3, dist, state, s, data, counts):
+    """SLSQP on the two angles in the elbow's plane, from the elbow direction in state[0:2]; both directions to state."""
+    x = np.empty(2)
+    ex, ey = state[0], state[1]
+    fx, fy = dist - l2 * ex, -l2 * ey
+    x[0] = np.arctan2(ey, ex)
+    x[1] = r.wrap(np.arctan2(fy, fx) - x[0])
+    place = nlopt_c.PARAMETERS
+    data[place], data[place + 1], data[place + 2], data[place + 3] = l2, l3, dist, 0.0
+    f = nlopt_c.minimise(
+        s[PLANAR], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
+    )
+    counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
+    counts[COUNT_RUNS] += 1.0
+    state[0], state[1] = np.cos(x[0]), np.sin(x[0])
+    state[2], state[3] = np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
+    return np.sqrt(f)
 
 
 @kernel
@@ -359,7 +365,14 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     d[3] = u * c2 * c1 - v * s1 + c4 * s2 * c1
     d[4] = u * c2 * s1 + v * c1 + c4 * s2 * s1
     d[5] = -u * s2 + c4 * c2
-    return np.sqrt(f)
+    if np.sqrt(f) <= s[r.TOLERANCE_POSITION]:
+        return np.sqrt(f)
+    # θ_2 = 0 and θ_3 = ±90° are stationary for these angles though not for the arm: finish in the elbow's plane.
+    miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
+    for i in range(2):
+        a, b = state[2 * i], state[2 * i + 1]
+        d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+    return miss
 
 
 @kernel

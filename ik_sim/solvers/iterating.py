@@ -274,6 +274,28 @@ def damped_step(c, w, damping):
 
 
 @kernel
+def hold_at_limits(c, w):
+    """Take out of w.dq what would push a joint over the limit it stands at."""
+    lower, upper = int(c[LOWER]), int(c[UPPER])
+    for i in range(w.q.shape[0]):
+        if (w.dq[i] > 0.0 and w.q[i] >= c[upper + i]) or (w.dq[i] < 0.0 and w.q[i] <= c[lower + i]):
+            w.dq[i] = 0.0
+
+
+@kernel
+def hold_columns_at_limits(c, w):
+    """Zero the columns of w.J whose joint stands at a limit and is pushed over it by the gradient of the error."""
+    lower, upper = int(c[LOWER]), int(c[UPPER])
+    for i in range(w.q.shape[0]):
+        g = 0.0
+        for j in range(6):
+            g += w.J[j, i] * w.e[j]
+        if (g > 0.0 and w.q[i] >= c[upper + i]) or (g < 0.0 and w.q[i] <= c[lower + i]):
+            for j in range(6):
+                w.J[j, i] = 0.0
+
+
+@kernel
 def limit_step(w, most):
     """Scale w.dq so that no joint turns by more than `most` [rad or m]."""
     largest = 0.0
