@@ -34,7 +34,7 @@ def inverse(T: Pose) -> Pose:
 
 
 def hat(w: Vector3) -> Rotation:
-    """The matrix of the cross product: hat(w) @ x = w × x."""
+    """The matrix that takes the cross product with `w`: x goes to w × x."""
     return np.array([[0.0, -w[2], w[1]], [w[2], 0.0, -w[0]], [-w[1], w[0], 0.0]])
 
 
@@ -122,11 +122,13 @@ def _cos_sin(angle: float) -> tuple[float, float]:
 
 
 def matrix_to_rpy(R: Rotation) -> Vector3:
-    """Roll, pitch, yaw [rad] of a rotation; with pitch at ±π/2 the yaw is taken as 0."""
-    pitch = np.arctan2(-R[2, 0], np.hypot(R[0, 0], R[1, 0]))
-    if np.hypot(R[0, 0], R[1, 0]) < 1e-12:
-        return np.array([np.arctan2(np.sign(pitch) * R[0, 1], R[1, 1]), pitch, 0.0])
-    return np.array([np.arctan2(R[2, 1], R[2, 2]), pitch, np.arctan2(R[1, 0], R[0, 0])])
+    """Roll, pitch, yaw [rad] of a rotation; with pitch at ±π/2, where only one angle counts, the yaw is taken as 0."""
+    across = np.hypot(R[0, 0], R[1, 0])
+    yaw = np.arctan2(R[1, 0], R[0, 0]) if across > 1e-15 else 0.0
+    c, s = np.cos(yaw), np.sin(yaw)
+    # The roll of what is left once the yaw is taken off: so a yaw of few digits, near the upright pitch, does no harm.
+    roll = np.arctan2(s * R[0, 2] - c * R[1, 2], c * R[1, 1] - s * R[0, 1])
+    return np.array([roll, np.arctan2(-R[2, 0], across), yaw])
 
 
 def quat_xyzw_to_matrix(quat_xyzw: Float[np.ndarray, "4"]) -> Rotation:
@@ -137,7 +139,7 @@ def quat_xyzw_to_matrix(quat_xyzw: Float[np.ndarray, "4"]) -> Rotation:
     """
     length = float(np.linalg.norm(quat_xyzw))
     if not abs(length - 1.0) < 1e-3:
-        raise InvalidArgumentError("quat_xyzw", f"has length {length:.6g}; a rotation needs length 1 (order x, y, z, w)")
+        raise InvalidArgumentError("quat_xyzw", f"has length {length:.6g}; a rotation has length 1 (order x, y, z, w)")
     x, y, z, w = quat_xyzw / length
     return np.array(
         [
@@ -191,7 +193,8 @@ def check_pose(T: Any, name: str = "pose") -> Pose:
     R = array[:3, :3]
     off = float(np.abs(R.T @ R - np.eye(3)).max())
     if off > 1e-6:
-        raise InvalidArgumentError(name, f"has a rotation part that is not orthonormal (off by {off:.2g}, at most 1e-6)")
+        raise InvalidArgumentError(name, f"has a rotation part that is not orthonormal (by {off:.2g}, at most 1e-6)")
     if np.linalg.det(R) < 0.0:
         raise InvalidArgumentError(name, "has a rotation part with determinant -1: a reflection, not a rotation")
+    array[3] = 0.0, 0.0, 0.0, 1.0  # exactly: kernels ask for no less
     return array
