@@ -18,19 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from ik_sim.errors import IkSimError
+from ik_sim.errors import IkSimError, UnknownNameError
 
 if TYPE_CHECKING:
+    import tyro  # at run time `_parse` imports it, when there is something to parse
+
     from ik_sim.tasks import Task
     from ik_sim.tracking import Sample
 
 PASS, BROKEN, MISUSE, INTERRUPTED = 0, 1, 2, 130
-
-Name = tyro.conf.Positional[str]
-Names = tyro.conf.Positional[tuple[str, ...]]
-Settings = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -41,13 +37,13 @@ class Track:
     2: the task can't be run as asked.
     """
 
-    task: Name
+    task: tyro.conf.Positional[str]
     """Name of a task (see `ik-sim tasks`), or the path of a task file."""
     robot: str | None = None
     """Another robot with as many joints: a name, or the path of a URDF."""
     solver: str | None = None
     """Another solver, with its own default settings."""
-    set: Settings = ()
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """key=value: set a key of the task file, such as control.payload=2 or solver.max_iterations=50."""
     gain: float | None = None
     """Position gain of the servo, above 0 to 1."""
@@ -90,11 +86,11 @@ class Validate:
     broken; 2: a task can't be run.
     """
 
-    tasks: Names = ()
+    tasks: tyro.conf.Positional[tuple[str, ...]] = ()
     """Names of tasks or paths of task files; all tasks that come with ik_sim when left out."""
     solver: str | None = None
     """Another solver for all of them, with its own default settings."""
-    set: Settings = ()
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """key=value: set a key in every task file, such as control.torque_scale=0.8."""
     seed: int | None = None
     """Seed of random paths."""
@@ -215,7 +211,10 @@ COMMANDS: dict[str, type[Any]] = {"track": Track, "validate": Validate, "robots"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]):
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return PASS if given else MISUSE
+    if given[0] in ("-V", "--version"):
         from ik_sim import __version__
 
         print(f"ik-sim {__version__}")
@@ -224,14 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.addLevelName(logging.WARNING, "warning")
     warnings.showwarning = _show_warning
     try:
-        command = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="ik-sim",
-            description="Track tasks with simulated arms, and judge the solvers that drive them.",
-            args=given or ["--help"],
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-        return command.run()
+        return _parse(given).run()
     except SystemExit as end:  # help, or a command line that does not parse
         return end.code if isinstance(end.code, int) else MISUSE
     except IkSimError as error:
@@ -243,6 +235,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return PASS
+
+
+def _overview() -> str:
+    lines = [
+        "usage: ik-sim COMMAND ...",
+        "",
+        "Track tasks with simulated arms, and judge the solvers that drive them.",
+        "",
+    ]
+    for name, command in COMMANDS.items():
+        lines.append(f"  {name:<10} {(command.__doc__ or '').splitlines()[0]}")
+    return "\n".join([*lines, "", "`ik-sim COMMAND --help` explains a command; `ik-sim --version` prints the version."])
+
+
+def _parse(given: list[str]) -> Any:
+    """The command that was asked for, as an object with its options in its fields."""
+    global tyro  # the annotations of the commands name it; overview and version do without its import
+    import tyro
+
+    name, *rest = given
+    if name not in COMMANDS:
+        raise UnknownNameError("command", name, COMMANDS)
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    return tyro.cli(COMMANDS[name], prog=f"ik-sim {name}", args=rest, config=config)
 
 
 # --- pieces of commands ---
@@ -287,7 +303,7 @@ def _run_task(task: Task, robot_name: str | None, *, gui: bool = False, quiet: b
 
 @contextmanager
 def _progress(title: str, total: int, quiet: bool) -> Iterator[Any]:
-    """A callback for samples that shows a bar on stderr once a run has taken a second; silent where nobody looks."""
+    """What a run calls for each sample: shows a bar on stderr once a run has taken a second; silent where nobody looks."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -590,24 +590,22 @@ def _disconnect(pybullet: Any, client: int) -> None:
 def _quiet(also_stderr: bool = False) -> Iterator[list[str]]:
     """Turn file descriptor 1 away, where C code prints; afterwards the list holds what was said."""
     said: list[str] = []
-    with contextlib.ExitStack() as stack:
-        try:
-            sink = stack.enter_context(tempfile.TemporaryFile())
-            for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
-                if number == 1 or also_stderr:
-                    if stream is not None:
-                        stream.flush()
-                    saved = os.dup(number)
-                    stack.callback(os.close, saved)
-                    stack.callback(os.dup2, saved, number)
-                    os.dup2(sink.fileno(), number)
-        except (OSError, ValueError):  # no such descriptor, as in a service without a terminal: nothing to turn away
-            yield said
-            return
+    saved: dict[int, int] = {}
+    with tempfile.TemporaryFile() as sink:
+        # A service without a terminal may lack a descriptor: then there is nothing to turn away.
+        with contextlib.suppress(OSError, ValueError):
+            for stream, number in ((sys.stdout, 1), (sys.stderr, 2)) if also_stderr else ((sys.stdout, 1),):
+                if stream is not None:
+                    stream.flush()
+                saved[number] = os.dup(number)
+                os.dup2(sink.fileno(), number)
         try:
             yield said
         finally:
             _flush_c()
+            for number, copy in saved.items():
+                os.dup2(copy, number)
+                os.close(copy)
             sink.seek(0)
             said += sink.read().decode(errors="replace").splitlines()
 
