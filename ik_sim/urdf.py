@@ -317,11 +317,17 @@ class UrdfModel:
 
     def _master(self, joint: UrdfJoint) -> tuple[UrdfJoint, float, float]:
         """The joint at the end of a row of mimics, with the multiplier and offset of the whole row."""
-        multiplier, offset = 1.0, 0.0
+        first, multiplier, offset = joint, 1.0, 0.0
         while joint.mimic is not None:
             offset += multiplier * joint.mimic.offset
             multiplier *= joint.mimic.multiplier
             joint = self._joint_by_name[joint.mimic.joint]
+        if not max(abs(multiplier), abs(offset)) <= MAX_NUMBER:
+            raise UrdfError(
+                self.path,
+                f"line {first.line}: joint {first.name!r}: mimics {joint.name!r} with multiplier {multiplier:g} and "
+                f"offset {offset:g} in all; at most {MAX_NUMBER:g} is wanted",
+            )
         return joint, multiplier, offset
 
 

@@ -488,6 +488,13 @@ def test_a_mimic_of_a_joint_outside_the_chain_is_held_where_that_joint_stands_an
     assert_allclose(T_palm_finger[:3, 3], [0.05, -0.02 - 0.025, 0.0], atol=ROUNDING)
 
 
+def test_a_row_of_mimics_that_multiplies_beyond_all_bounds_is_refused(write: Write) -> None:
+    times = '{}<mimic joint="{}" multiplier="1e5"/>'
+    body = hinge("j1", "a", "b", times.format(LIMIT, "j2")) + hinge("j2", "b", "c", times.format(LIMIT, "j3"))
+    with pytest.raises(UrdfError, match=r"line 6: joint 'j1': mimics 'j3' with multiplier 1e\+10 .* at most 1e\+06"):
+        read_urdf(write(body + hinge("j3", "c", "d"), links="abcd")).chain()
+
+
 # --- what is refused, and in which words ---
 
 
