@@ -10,11 +10,15 @@ import typing
 from typing import Any
 
 from ik_sim.errors import InvalidArgumentError, UnknownNameError
+from ik_sim.solvers.ccd import Ccd
 from ik_sim.solvers.closed_form import ClosedForm
 from ik_sim.solvers.combined import Combined
 from ik_sim.solvers.damped_least_squares import DampedLeastSquares
 from ik_sim.solvers.fabrik import Fabrik
+from ik_sim.solvers.jacobian_transpose import JacobianTranspose
 from ik_sim.solvers.levenberg_marquardt import LevenbergMarquardt
+from ik_sim.solvers.selectively_damped import SelectivelyDamped
+from ik_sim.solvers.slsqp import Slsqp
 from ik_sim.solvers.solver import BatchSolution, KernelSolver, Solution, Solver, Status, Trace, judge
 from ik_sim.target import Tolerance
 
@@ -22,13 +26,17 @@ SOLVERS: dict[str, type[Any]] = {
     "combined": Combined,
     "fabrik": Fabrik,
     "closed_form": ClosedForm,
+    "jacobian_transpose": JacobianTranspose,
     "damped_least_squares": DampedLeastSquares,
+    "selectively_damped": SelectivelyDamped,
     "levenberg_marquardt": LevenbergMarquardt,
+    "ccd": Ccd,
+    "slsqp": Slsqp,
 }
 
 __all__ = [
-    "SOLVERS", "BatchSolution", "ClosedForm", "Combined", "DampedLeastSquares", "Fabrik", "KernelSolver",
-    "LevenbergMarquardt", "Solution", "Solver", "Status", "Trace", "judge", "load_solver",
+    "SOLVERS", "BatchSolution", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares", "Fabrik", "JacobianTranspose",
+    "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution", "Solver", "Status", "Trace", "judge", "load_solver",
 ]  # fmt: skip
 
 

@@ -20,18 +20,22 @@ from typing import Literal
 
 import numpy as np
 
-from ik_sim.chain import DOF, FAMILY, NEAR, PARAMETERS
+from ik_sim.chain import DOF, FAMILY, JOINTS, LOWER, NEAR, PARAMETERS, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.solvers import closed_form as cf
-from ik_sim.solvers import nlopt_c
+from ik_sim.solvers import hinge_fabrik, nlopt_c, slsqp
+from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
 from ik_sim.solvers.levenberg_marquardt import polish
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import POSE, Tolerance
 
-# Settings behind the tolerances.
-CYCLES, WITH_SLSQP, PREDICT, RULE, FROM_SEED, FURTHER, BEND, PLANAR, SPATIAL, MOST_EVALUATIONS, SKIP_STRETCHED = range(2, 13)
+# Settings behind the shared ones.
+(
+    CYCLES, WITH_SLSQP, PREDICT, RULE, FROM_SEED, FURTHER, BEND, PLANAR, SPATIAL, MOST_EVALUATIONS, SKIP_STRETCHED,
+    WHOLE_CHAIN,
+) = range(it.OWN, it.OWN + 12)  # fmt: skip
 
 # Places in the scratch row that counts the work of one solve.
 COUNT_CYCLES, COUNT_EVALUATIONS, COUNT_RUNS, LAST_MISS, LAST_BEND, ROW = 0, 1, 2, 3, 4, 5
@@ -400,7 +404,7 @@ def _shoulder_angles(c, d, seed, free, x):
         for i in range(4):
             t = t1 if i == 0 else (t2 if i == 1 else (t3 if i == 2 else t4))
             value = c[p + i] * (t - c[p + 7 + i])
-            low, high = c[int(c[cf.LOWER]) + i], c[int(c[cf.UPPER]) + i]
+            low, high = c[int(c[LOWER]) + i], c[int(c[UPPER]) + i]
             value, beyond = r.nearest_turn(value, seed[i], low, high)
             cost += (value - seed[i]) * (value - seed[i]) + (1e6 * (1.0 + beyond) if beyond > 0.0 else 0.0)
         if cost < best:
@@ -436,25 +440,69 @@ def _best_branch(c, D, d, seed, free, theta, trial, q):
 
 
 @kernel
+def combined_chain(c, T, kind, s, trace, out):
+    """Any other chain or target: FABRIK on the chain's own hinges, then SLSQP on all joints; restarts between."""
+    n, m = int(c[DOF]), int(c[JOINTS])
+    w = it.start(c, s, out)
+    st = w.state
+    G, H, room = np.empty((m + 1, 12)), np.empty((m + 1, 12)), np.empty((2, 12))
+    lower, upper = np.empty(n), np.empty(n)
+    for i in range(n):
+        lower[i], upper[i] = c[int(c[LOWER]) + i], c[int(c[UPPER]) + i]
+    with_slsqp = s[WITH_SLSQP] != 0.0
+    data = slsqp.chain_block(c, T, kind) if with_slsqp else np.empty(0)
+    length = st[it.LENGTH] / max(n, 1)
+    evaluations, runs, cycles, spent_here = 0.0, 0.0, 0.0, 0
+    restart = -1.0
+    while it.goes_on(c, T, kind, s, trace, w, out):
+        if st[it.RESTART] != restart:
+            restart, spent_here = st[it.RESTART], 0
+        if with_slsqp and spent_here >= int(s[CYCLES]):
+            it.nudge(c, w, 1e-4)  # off a straight chain, where the gradient vanishes
+            most = int(min(s[MOST_EVALUATIONS], s[it.MAX_ITERATIONS] - st[it.ITERATION] + 1.0))
+            used = slsqp.run_chain(c, T, kind, s, w, data, s[WHOLE_CHAIN], lower, upper, most)
+            evaluations += used
+            runs += 1.0
+            st[it.ITERATION] += used - 1.0
+            st[it.WAITED] = s[it.PATIENCE]  # a finished run has nothing to wait for: the next start is random
+            st[it.LAST_BEST] = 0.0
+            continue
+        for i in range(n):
+            w.dq[i] = w.q[i]
+        hinge_fabrik.place_frames(c, w.q, G)
+        hinge_fabrik.cycle(c, T, kind, w.q, length, G, H, room)
+        cycles += 1.0
+        spent_here += 1
+        moved = 0.0
+        for i in range(n):
+            moved = max(moved, abs(w.q[i] - w.dq[i]))
+        if moved < 1e-9:
+            it.nudge(c, w, s[BEND])  # a chain in line with its target: no cycle leaves the line
+    it.conclude(c, T, kind, s, w, out)
+    out[n + r.ITERATIONS] = cycles
+    out[n + r.EVALUATIONS] = evaluations
+    out[n + r.SLSQP_RUNS] = runs
+
+
+@kernel
 def solve_combined(c, T, kind, q_seed, s, trace, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     n = int(c[DOF])
+    if kind != POSE or (c[FAMILY] != 3.0 and c[FAMILY] != 4.0):
+        combined_chain(c, T, kind, s, trace, out)
+        return r.FINE
     counts, data = np.zeros(8), np.zeros(nlopt_c.DATA)
-    if kind == POSE and c[FAMILY] == 3.0:
+    if c[FAMILY] == 3.0:
         combined_ur(c, T, s, trace, data, counts, out)
-    elif kind == POSE and c[FAMILY] == 4.0:
-        combined_srs(c, T, s, trace, data, counts, out)
-    elif c[FAMILY] == 0.0:
-        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_FAMILY)
     else:
-        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_KIND, float(kind))
+        combined_srs(c, T, s, trace, data, counts, out)
     out[n + r.ITERATIONS] = counts[COUNT_CYCLES]
     out[n + r.EVALUATIONS] = counts[COUNT_EVALUATIONS]
     out[n + r.SLSQP_RUNS] = counts[COUNT_RUNS]
     out[n + r.TRACE_ROWS] = counts[ROW]
-    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.UNSUPPORTED and out[n + r.STATUS] != r.OUT_OF_REACH:
+    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.OUT_OF_REACH:
         polish(c, T, kind, s, 30, out)
     r.judge(c, T, kind, s, out)
     return r.FINE
@@ -462,7 +510,7 @@ def solve_combined(c, T, kind, q_seed, s, trace, out):
 
 @dataclass(frozen=True)
 class Combined(KernelSolver):
-    """FABRIK, then SLSQP, on arms of the UR and srs families; pose targets."""
+    """FABRIK, then SLSQP. On the UR and srs families the two-link way for poses; else the whole chain; any target."""
 
     kernel = solve_combined
 
@@ -484,7 +532,15 @@ class Combined(KernelSolver):
     skip_stretched: bool = True
     """Take a chain that reaches its target straight as it is, without bending it first."""
     max_evaluations: int = 200
-    """Cap on SLSQP's evaluations per target."""
+    """Cap on SLSQP's evaluations per two-link target or start."""
+    max_iterations: int = 5000
+    """Whole chains: budget of cycles and evaluations together, over all restarts."""
+    restarts: int = 50
+    """Whole chains: random starts after the seed."""
+    seed: int = 0
+    """Of the random starts."""
+    max_seconds: float = 0.0
+    """Whole chains: budget in time [s]; 0 for none."""
 
     def __post_init__(self) -> None:
         """Check what the type alone can't."""
@@ -498,18 +554,15 @@ class Combined(KernelSolver):
 
     def _prepare(self) -> None:
         nlopt_c.load()
-        object.__setattr__(self, "_settings", self._pack((nlopt_c.planar_objective(), nlopt_c.spatial_objective())))
+        addresses = nlopt_c.planar_objective(), nlopt_c.spatial_objective(), slsqp.chain_objective()
+        self._settings[[PLANAR, SPATIAL, WHOLE_CHAIN]] = addresses  # type: ignore[attr-defined]
 
     def settings(self) -> tuple[float, ...]:
         """In the order of the constants above; the callbacks' addresses are filled in when they exist."""
         predicted = self.switch_after == "predicted"
         cycles = 200 if predicted else int(self.switch_after)
         return (
+            self.max_iterations, self.restarts, self.seed, self.max_seconds, 300, 0.9,
             cycles, 1, 30 if predicted else 0, nlopt_c.RULES[self.stopping_rule], self.start == "seed",
-            self.further_elbows, self.bend, 0, 0, self.max_evaluations, self.skip_stretched,
+            self.further_elbows, self.bend, 0, 0, self.max_evaluations, self.skip_stretched, 0,
         )  # fmt: skip
-
-    def _pack(self, addresses: tuple[float, float]) -> np.ndarray:
-        packed = np.array([self.stop.position, self.stop.rotation, *self.settings()], dtype=np.float64)
-        packed[[PLANAR, SPATIAL]] = addresses
-        return packed

@@ -1,7 +1,8 @@
 """FABRIK alone: the two passes repeated until the tip arrives or the cycles are used up.
 
-On the UR and srs families it iterates the two-link problem that remains when the wrist is taken off, as `combined`
-does before it switches (see there for the method, and `docs` for its rate cos² δ per cycle).
+For poses on the UR and srs families it iterates the two-link problem that remains when the wrist is taken off, as
+`combined` does before it switches (see there for the method and its rate of cos² δ per cycle). On any other chain, and
+for points and axes, the passes go over the chain's own hinges and limits (see `hinge_fabrik.py`).
 """
 
 from __future__ import annotations
@@ -10,21 +11,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ik_sim.solvers import nlopt_c
-from ik_sim.solvers.combined import Combined, solve_combined
+from ik_sim.solvers import record as r
+from ik_sim.solvers.combined import WITH_SLSQP, Combined, solve_combined
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import Tolerance
 
 
 @dataclass(frozen=True)
 class Fabrik(KernelSolver):
-    """FABRIK without help; pose targets on arms of the UR and srs families."""
+    """FABRIK without help; any chain, pose, point or axis targets."""
 
     kernel = solve_combined
 
     stop: Tolerance = Tolerance()
     """Stopping rule and verdict."""
     max_iterations: int = 10_000
-    """Cycles per two-link target."""
+    """Cycles per two-link target, or over all restarts on a whole chain."""
+    restarts: int = 20
+    """Whole chains: random starts after the seed."""
+    seed: int = 0
+    """Of the random starts."""
+    max_seconds: float = 0.0
+    """Whole chains: budget in time [s]; 0 for none."""
     start: Literal["seed", "stretched"] = "seed"
     """As in `combined`."""
     further_elbows: bool = True
@@ -38,9 +46,12 @@ class Fabrik(KernelSolver):
         """As `combined` has them, with SLSQP switched off."""
         like = Combined(
             stop=self.stop, switch_after=self.max_iterations, start=self.start, further_elbows=self.further_elbows,
-            bend=self.bend, skip_stretched=self.skip_stretched,
+            bend=self.bend, skip_stretched=self.skip_stretched, max_iterations=self.max_iterations,
+            restarts=self.restarts, seed=self.seed, max_seconds=self.max_seconds,
         )  # fmt: skip
-        return (like.settings()[0], 0, *like.settings()[2:])
+        settings = list(like.settings())
+        settings[WITH_SLSQP - r.SETTINGS] = 0.0
+        return tuple(settings)
 
     def _prepare(self) -> None:
         nlopt_c.load()  # the kernel is the one of `combined` and names NLopt's functions

@@ -81,14 +81,20 @@ def start(c, s, out):
 
 @kernel
 def measure(c, T, kind, w):
-    """Error and Jacobian at w.q: rows position [m], then rotation vector to the target [rad], in base axes.
+    """Error and Jacobian at w.q, to w.e and w.J: see `error_and_jacobian`."""
+    return error_and_jacobian(c, T, kind, w.q, w.e, w.J, w.axes)
+
+
+@kernel
+def error_and_jacobian(c, T, kind, q, e, J, axes):
+    """Rows of error e and Jacobian J: position [m], then rotation vector to the target [rad], in base axes.
 
     Point targets have zero rotation rows; for an axis target the roll about the tool's z axis is taken out.
     Returns the position error [m] and the rotation error [rad].
     """
-    r00, r01, r02, r10, r11, r12, r20, r21, r22, x, y, z = pose_and_axes(c, w.q, w.axes)
-    jacobian_from_axes(c, w.axes, x, y, z, w.J)
-    e, J, n = w.e, w.J, w.q.shape[0]
+    r00, r01, r02, r10, r11, r12, r20, r21, r22, x, y, z = pose_and_axes(c, q, axes)
+    jacobian_from_axes(c, axes, x, y, z, J)
+    n = q.shape[0]
     e[0], e[1], e[2] = T[0, 3] - x, T[1, 3] - y, T[2, 3] - z
     position = np.sqrt(e[0] * e[0] + e[1] * e[1] + e[2] * e[2])
     if kind == POINT:

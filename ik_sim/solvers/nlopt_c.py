@@ -170,7 +170,7 @@ def planar_objective() -> float:
         note(data, x, 2, f)
         return f
 
-    return _keep(planar)
+    return keep(planar)
 
 
 @functools.cache
@@ -189,12 +189,13 @@ def spatial_objective() -> float:
         note(data, x, 4, f)
         return f
 
-    return _keep(spatial)
+    return keep(spatial)
 
 
 _kept: list[object] = []
 
 
-def _keep(compiled: object) -> float:
-    _kept.append(compiled)  # the address is good for as long as the callback lives
+def keep(compiled: object) -> float:
+    """The address of a callback, which from now on lives as long as the process."""
+    _kept.append(compiled)
     return float(compiled.address)  # type: ignore[attr-defined]
