@@ -25,7 +25,8 @@ from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
 from ik_sim.se3 import check_pose
 
 # Where things stand in `packed`: a head of numbers and offsets, then the blocks they point to.
-DOF, JOINTS, FAMILY, NEAR, FRAMES, AXES, LOWER, UPPER, PARAMETERS, REACH, CENTRE, DEVIATION = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13
+DOF, JOINTS, FAMILY, NEAR, FRAMES, AXES, LOWER, UPPER, PARAMETERS, REACH = range(10)
+CENTRE, DEVIATION = 10, 13
 HEAD = 16
 
 KINDS = ("revolute", "continuous", "prismatic", "fixed")
@@ -146,7 +147,9 @@ class Chain:
         n, m = len(lower), len(rows)
         if (lower > upper).any():
             i = int(np.argmax(lower > upper))
-            raise IkSimError(f"joint {rest['joint_names'][i]!r} has lower limit {lower[i]:g} above its upper limit {upper[i]:g}")
+            raise IkSimError(
+                f"joint {rest['joint_names'][i]!r} has lower limit {lower[i]:g} above its upper limit {upper[i]:g}"
+            )
         blocks = [frames.ravel(), rows.ravel(), lower, upper]
         starts = HEAD + np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
         head = np.zeros(HEAD)
@@ -170,12 +173,12 @@ class Chain:
             packed[NEAR] = 0.0 if family.exact else 1.0
             packed[DEVIATION] = family.deviation
             packed = np.concatenate([packed, family.pack()])
-        # Any point of the tool stays within the summed link lengths of the first joint (its origin is fixed in the base).
+        # The tool stays within the summed link lengths of the first joint, whose origin is fixed in the base.
         travel = np.maximum(np.abs(lower), np.abs(upper))
         reach = np.linalg.norm(frames[1:, [3, 7, 11]], axis=1).sum()
         for kind, dof, scale, offset in rows:
             if kind:
-                reach += abs(scale) * travel[int(dof)] + abs(offset)
+                reach += abs(offset) + (abs(scale) * travel[int(dof)] if scale != 0.0 else 0.0)
         packed[REACH] = reach
         packed[CENTRE : CENTRE + 3] = frames[0, [3, 7, 11]]
         for array in (lower, upper, *(v for v in rest.values() if isinstance(v, np.ndarray))):
@@ -268,7 +271,9 @@ class Chain:
         """Forward kinematics of many configurations, (k, n) to (k, 4, 4)."""
         array = np.array(q, dtype=np.float64, order="C")
         if array.ndim != 2 or array.shape[1] != self.n:
-            raise InvalidArgumentError("q", f"has shape {array.shape}; wanted (k, {self.n}): {', '.join(self.joint_names)}")
+            raise InvalidArgumentError(
+                "q", f"has shape {array.shape}; wanted (k, {self.n}): {', '.join(self.joint_names)}"
+            )
         if not np.isfinite(array).all():
             raise InvalidArgumentError("q", "holds NaN or infinity")
         T = np.empty((len(array), 4, 4))
@@ -304,7 +309,9 @@ class Chain:
         q = self.check_q(q)
         return bool(((q >= self.lower - tolerance) & (q <= self.upper + tolerance)).all())
 
-    def random_q(self, rng: np.random.Generator, size: int | None = None, within: float = 1.0) -> Float[np.ndarray, "..."]:
+    def random_q(
+        self, rng: np.random.Generator, size: int | None = None, within: float = 1.0
+    ) -> Float[np.ndarray, "..."]:
         """Uniform draws inside the limits (±π for unlimited joints), from the inner share `within` of each range."""
         lower = np.where(np.isfinite(self.lower), self.lower, np.minimum(-np.pi, self.upper - 2 * np.pi))
         upper = np.where(np.isfinite(self.upper), self.upper, np.maximum(np.pi, lower + 2 * np.pi))
@@ -315,12 +322,14 @@ class Chain:
 
 def _check_joint(joint: Joint) -> None:
     if joint.kind not in KINDS:
-        raise UnknownNameError("joint type", joint.kind, KINDS)
+        raise IkSimError(f"joint {joint.name!r} has the type {joint.kind!r}; known: {', '.join(sorted(KINDS))}")
     if joint.kind == "fixed":
         return
     length = float(np.linalg.norm(joint.axis))
     if not (np.isfinite(length) and length > 1e-9):
-        raise IkSimError(f"joint {joint.name!r} has the axis {np.asarray(joint.axis).tolist()}: it must be a finite direction")
+        raise IkSimError(
+            f"joint {joint.name!r} has the axis {np.asarray(joint.axis).tolist()}: it must be a finite direction"
+        )
     if np.isnan([joint.lower, joint.upper, joint.velocity, joint.effort]).any():
         raise IkSimError(f"joint {joint.name!r} has a NaN among its limits")
 
@@ -389,15 +398,29 @@ def tool_pose(c, q):
             py + r10 * f03 + r11 * f13 + r12 * f23,
             pz + r20 * f03 + r21 * f13 + r22 * f23,
         )
-        r00, r01, r02 = r00 * f00 + r01 * f10 + r02 * f20, r00 * f01 + r01 * f11 + r02 * f21, r00 * f02 + r01 * f12 + r02 * f22
-        r10, r11, r12 = r10 * f00 + r11 * f10 + r12 * f20, r10 * f01 + r11 * f11 + r12 * f21, r10 * f02 + r11 * f12 + r12 * f22
-        r20, r21, r22 = r20 * f00 + r21 * f10 + r22 * f20, r20 * f01 + r21 * f11 + r22 * f21, r20 * f02 + r21 * f12 + r22 * f22
+        r00, r01, r02 = (
+            r00 * f00 + r01 * f10 + r02 * f20,
+            r00 * f01 + r01 * f11 + r02 * f21,
+            r00 * f02 + r01 * f12 + r02 * f22,
+        )
+        r10, r11, r12 = (
+            r10 * f00 + r11 * f10 + r12 * f20,
+            r10 * f01 + r11 * f11 + r12 * f21,
+            r10 * f02 + r11 * f12 + r12 * f22,
+        )
+        r20, r21, r22 = (
+            r20 * f00 + r21 * f10 + r22 * f20,
+            r20 * f01 + r21 * f11 + r22 * f21,
+            r20 * f02 + r21 * f12 + r22 * f22,
+        )
     return r00, r01, r02, r10, r11, r12, r20, r21, r22, px, py, pz
 
 
 @kernel
 def _fk_kernel(c, q, T):
-    T[0, 0], T[0, 1], T[0, 2], T[1, 0], T[1, 1], T[1, 2], T[2, 0], T[2, 1], T[2, 2], T[0, 3], T[1, 3], T[2, 3] = tool_pose(c, q)
+    T[0, 0], T[0, 1], T[0, 2], T[1, 0], T[1, 1], T[1, 2], T[2, 0], T[2, 1], T[2, 2], T[0, 3], T[1, 3], T[2, 3] = (
+        tool_pose(c, q)
+    )
 
 
 @kernel
@@ -420,7 +443,10 @@ def _frames_kernel(c, q, T):
         for i in range(3):
             for k in range(4):
                 T[j + 1, i, k] = (
-                    T[j, i, 0] * c[f + k] + T[j, i, 1] * c[f + 4 + k] + T[j, i, 2] * c[f + 8 + k] + (T[j, i, 3] if k == 3 else 0.0)
+                    T[j, i, 0] * c[f + k]
+                    + T[j, i, 1] * c[f + 4 + k]
+                    + T[j, i, 2] * c[f + 8 + k]
+                    + (T[j, i, 3] if k == 3 else 0.0)
                 )
         T[j + 1, 3, 3] = 1.0
         f += 12
@@ -442,7 +468,7 @@ def _frames_kernel(c, q, T):
 
 @kernel
 def pose_and_axes(c, q, axes):
-    """The tool pose as in `tool_pose`; writes each moving joint's axis and a point on it, in base axes, to axes (m, 6)."""
+    """The tool pose as in `tool_pose`; each moving joint's axis and a point on it, in base axes, go to axes (m, 6)."""
     m = int(c[JOINTS])
     f = int(c[FRAMES])
     a = int(c[AXES])
@@ -472,9 +498,21 @@ def pose_and_axes(c, q, axes):
             py + r10 * f03 + r11 * f13 + r12 * f23,
             pz + r20 * f03 + r21 * f13 + r22 * f23,
         )
-        r00, r01, r02 = r00 * f00 + r01 * f10 + r02 * f20, r00 * f01 + r01 * f11 + r02 * f21, r00 * f02 + r01 * f12 + r02 * f22
-        r10, r11, r12 = r10 * f00 + r11 * f10 + r12 * f20, r10 * f01 + r11 * f11 + r12 * f21, r10 * f02 + r11 * f12 + r12 * f22
-        r20, r21, r22 = r20 * f00 + r21 * f10 + r22 * f20, r20 * f01 + r21 * f11 + r22 * f21, r20 * f02 + r21 * f12 + r22 * f22
+        r00, r01, r02 = (
+            r00 * f00 + r01 * f10 + r02 * f20,
+            r00 * f01 + r01 * f11 + r02 * f21,
+            r00 * f02 + r01 * f12 + r02 * f22,
+        )
+        r10, r11, r12 = (
+            r10 * f00 + r11 * f10 + r12 * f20,
+            r10 * f01 + r11 * f11 + r12 * f21,
+            r10 * f02 + r11 * f12 + r12 * f22,
+        )
+        r20, r21, r22 = (
+            r20 * f00 + r21 * f10 + r22 * f20,
+            r20 * f01 + r21 * f11 + r22 * f21,
+            r20 * f02 + r21 * f12 + r22 * f22,
+        )
     return r00, r01, r02, r10, r11, r12, r20, r21, r22, px, py, pz
 
 
@@ -509,4 +547,3 @@ def jacobian_from_axes(c, axes, px, py, pz, J):
 def _jacobian_kernel(c, q, J, axes):
     T = pose_and_axes(c, q, axes)
     jacobian_from_axes(c, axes, T[9], T[10], T[11], J)
-
