@@ -550,7 +550,7 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
         if count == 0:
             low, width, distance = -np.pi, 2.0 * np.pi, 0.0
         elif turn == 0:
-            low, high = roots[home - 1], roots[home % count]
+            low, high = roots[(home - 1) % count], roots[home % count]
             width = high - low if high > low else high - low + 2.0 * np.pi
             if count == 1:
                 width = 2.0 * np.pi
