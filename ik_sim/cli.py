@@ -303,7 +303,7 @@ def _run_task(task: Task, robot_name: str | None, *, gui: bool = False, quiet: b
 
 @contextmanager
 def _progress(title: str, total: int, quiet: bool) -> Iterator[Any]:
-    """What a run calls for each sample: shows a bar on stderr once a run has taken a second; silent where nobody looks."""
+    """What a run calls for each sample: a bar on stderr once it has taken a second; None where nobody looks."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -245,8 +245,9 @@ def _errors(log: TrackingLog, task: Task, kind: str, unit: str, scale: float) ->
         chart.level(limit * scale, "c0", "residual tolerance", dash="2 3", span=span)
     for part, colour, width, dash, name in (
         ("tracking", "ink", 2.6, "", "tracking error"),
-        ("servo", "c1", 1.4, "", "servo"),
-        ("residual", "c0", 1.4, "6 3", "residual"),
+        ("lag", "c1", 1.4, "", "lag"),
+        ("limits", "c3", 1.4, "2 3", "torque and speed limits"),
+        ("residual", "c0", 1.4, "6 3", "solver residual"),
     ):
         values = np.maximum(getattr(log, f"{part}_{kind}") * scale, FLOOR)
         chart.line(log.time, values, colour, name, width, dash)

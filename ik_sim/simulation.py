@@ -70,6 +70,8 @@ class Clipped:
 class Motion:
     """What the arm did, physics step by physics step."""
 
+    q_before: Float[np.ndarray, "n"]
+    """Joint values before the first step [rad]."""
     setpoint: Float[np.ndarray, "k n"]
     """What the servo was told to reach by the end of each step [rad]."""
     q: Float[np.ndarray, "k n"]
@@ -212,6 +214,7 @@ class Simulation:
         setpoints = (1.0 - share) * self.setpoint + share * goal
         setpoints[-1] = goal
         self.setpoint = goal
+        q_before = self._state[:, 0].copy()
         p, client, body, indices = self._p, self._client, self._body, self._arm_indices
         send, step, read, position_control = (
             p.setJointMotorControlArray, p.stepSimulation, p.getJointStates, p.POSITION_CONTROL,
@@ -233,6 +236,7 @@ class Simulation:
         self._state = states[-1]
         velocity, torque = states[..., 1], states[..., 2]
         return Motion(
+            q_before=q_before,
             setpoint=setpoints,
             q=states[..., 0],
             velocity=velocity,

@@ -131,7 +131,9 @@ class RandomPath:
     count: int
     """How many are drawn."""
     within: float = 1.0
-    """Draw from this inner share of each joint's range."""
+    """Draw from this share of each joint's range."""
+    about_start: bool = False
+    """Centre that share on `q_start` instead of the middle of the range; limits hold in either case."""
     speed: float = 0.5
     """Share of the joint speed limits that the fastest joint reaches."""
     q_start: Numbers | None = None
@@ -144,8 +146,10 @@ class RandomPath:
             raise InvalidArgumentError("count", f"must be at least 1, not {self.count}")
         if not 0.0 < self.within <= 1.0:
             raise InvalidArgumentError("within", f"must be a share in (0, 1], not {self.within}")
-        draws = trajectory.random_configurations(robot.chain, self.count, seed, self.within)
-        points = np.vstack([_start(self.q_start, robot), draws])
+        start = _start(self.q_start, robot)
+        about = start if self.about_start else None
+        draws = trajectory.random_configurations(robot.chain, self.count, seed, self.within, about)
+        points = np.vstack([start, draws])
         return trajectory.joint_moves(
             robot.chain, points, rate=rate, timing=self.timing, speed=self.speed, label="random move"
         )

@@ -11,6 +11,12 @@ it converged, since the tolerances judge, not the solver. Three errors keep thei
     servo       fk(q_measured) against fk(q_command)  the servo's part; per joint: joint_error = q_command − q_measured
     tracking    fk(q_measured) against the target     what the user sees
 
+The servo's part is split once more. Without limits its response to the setpoints is known exactly, from its gains
+alone: `q_unlimited`. So
+
+    lag         fk(q_unlimited) against fk(q_command)   what the gains cost
+    limits      fk(q_measured) against fk(q_unlimited)  what torque limits, speed limits or a contact cost
+
 Samples belong to a phase: *moving* along the path, then *settling*, which nobody judges, then *settled*.
 """
 
@@ -24,25 +30,25 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 import ik_sim
+from ik_sim.chain import Chain
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.robots import Robot
-from ik_sim.se3 import Pose
+from ik_sim.se3 import Pose, interpolate
 from ik_sim.simulation import Motion, Simulation
 from ik_sim.solvers import Solution, Status
 from ik_sim.tasks import Task
 from ik_sim.trajectory import Trajectory
 
 MOVING, SETTLING, SETTLED = "moving", "settling", "settled"
-CAUSE_WINDOW = 0.3
-"""How far back [s] saturation is looked for when an error is explained: about what an arm needs to catch up."""
-CAUSE_SHARE = 0.2
-"""A joint that saturated on this share of the physics steps in that window counts as the cause."""
+CAUSE_SHARE = 0.3
+"""A joint is named as saturated if it was so at least this much as often as the most saturated one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +156,8 @@ class TrackingLog:
     """Position of the tool where the command would have it [m]."""
     tool_measured: Float[np.ndarray, "k 3"]
     """Position of the tool where the measured joints have it [m]."""
+    q_unlimited: Float[np.ndarray, "k n"]
+    """Where the servo would have brought the joints without limits on torque and speed [rad]."""
     residual_position: Float[np.ndarray, "k"]
     """fk(q_command) against the target [m]."""
     residual_rotation: Float[np.ndarray, "k"]
@@ -157,6 +165,14 @@ class TrackingLog:
     servo_position: Float[np.ndarray, "k"]
     """fk(q_measured) against fk(q_command) [m]."""
     servo_rotation: Float[np.ndarray, "k"]
+    """[rad]"""
+    lag_position: Float[np.ndarray, "k"]
+    """fk(q_unlimited) against fk(q_command): the part of the gains [m]."""
+    lag_rotation: Float[np.ndarray, "k"]
+    """[rad]"""
+    limits_position: Float[np.ndarray, "k"]
+    """fk(q_measured) against fk(q_unlimited): the part of torque limits, speed limits and contacts [m]."""
+    limits_rotation: Float[np.ndarray, "k"]
     """[rad]"""
     tracking_position: Float[np.ndarray, "k"]
     """fk(q_measured) against the target [m]."""
@@ -168,6 +184,13 @@ class TrackingLog:
     """Largest distance from the setpoint at any physics step of the tick [rad]."""
     joint_step: Float[np.ndarray, "k"]
     """Largest change of a joint since the last command [rad]."""
+    halfway_position: Float[np.ndarray, "k"]
+    """How far the tool is from halfway between two commands' poses when the joints are: what a change of branch can't
+    hide, however fine the path [m]."""
+    halfway_rotation: Float[np.ndarray, "k"]
+    """[rad]"""
+    elbow: Float[np.ndarray, "k 3"]
+    """Position of the joint in the middle of the chain, as commanded: how a redundant arm holds itself [m]."""
     velocity: Float[np.ndarray, "k n"]
     """At the end of the tick [rad/s]."""
     torque: Float[np.ndarray, "k n"]
@@ -205,14 +228,19 @@ class TrackingLog:
         chain, kind = samples[0].robot.chain, samples[0].target
         targets = np.stack([s.T_target for s in samples])
         q_command, q_measured = (np.stack([getattr(s, n) for s in samples]) for n in ("q_command", "q_measured"))
-        T_command, T_measured = chain.fk_batch(q_command), chain.fk_batch(q_measured)
-        residual, servo, tracking = (
+        motions = [s.motion for s in samples]
+        q_unlimited = _unlimited(motions, provenance["control"])
+        T_command, T_measured, T_unlimited = (chain.fk_batch(q) for q in (q_command, q_measured, q_unlimited))
+        residual, servo, lag, limits, tracking = (
             pose_errors(T_command, targets, kind),
             pose_errors(T_measured, T_command, kind),
+            pose_errors(T_unlimited, T_command, kind),
+            pose_errors(T_measured, T_unlimited, kind),
             pose_errors(T_measured, targets, kind),
         )
-        motions = [s.motion for s in samples]
         solutions = [s.solution for s in samples]
+        halfway = _halfway(chain, np.vstack([provenance["q_start"], q_command]))
+        middle = 1 + max(1, (chain.n - 1) // 2)  # frame 0 is the base
         return TrackingLog(
             joint_names=chain.joint_names,
             provenance=provenance,
@@ -226,15 +254,23 @@ class TrackingLog:
             q_measured=q_measured,
             tool_command=T_command[:, :3, 3].copy(),
             tool_measured=T_measured[:, :3, 3].copy(),
+            q_unlimited=q_unlimited,
             residual_position=residual[0],
             residual_rotation=residual[1],
             servo_position=servo[0],
             servo_rotation=servo[1],
+            lag_position=lag[0],
+            lag_rotation=lag[1],
+            limits_position=limits[0],
+            limits_rotation=limits[1],
             tracking_position=tracking[0],
             tracking_rotation=tracking[1],
             joint_error=q_command - q_measured,
             joint_error_peak=np.stack([np.abs(m.setpoint - m.q).max(axis=0) for m in motions]),
             joint_step=np.array([s.joint_step for s in samples]),
+            halfway_position=halfway[0],
+            halfway_rotation=halfway[1],
+            elbow=np.stack([chain.joint_frames(q)[middle, :3, 3] for q in q_command]),
             velocity=np.stack([m.velocity[-1] for m in motions]),
             torque=np.stack([np.abs(m.torque).max(axis=0) for m in motions]),
             torque_saturation=np.stack([m.torque_saturated.mean(axis=0) for m in motions]),
@@ -279,21 +315,46 @@ class TrackingLog:
         return TrackingLog(joint_names=tuple(joint_names), provenance=provenance, **values)
 
 
+def _halfway(chain: Chain, q: Float[np.ndarray, "m n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    T, T_between = chain.fk_batch(q), chain.fk_batch(0.5 * (q[:-1] + q[1:]))
+    wanted = np.stack([interpolate(a, b, 0.5) for a, b in pairwise(T)])
+    return pose_errors(T_between, wanted)
+
+
+def _unlimited(motions: Sequence[Motion], control: dict[str, Any]) -> Float[np.ndarray, "k n"]:
+    """The servo's response to its setpoints at the end of each tick, if nothing limited it.
+
+    In each physics step of length h the motor sets the joint's speed to v ← g (s − q) / h + (1 − d) v, with the
+    position gain g, the velocity gain d and the setpoint s; so q ← q + g (s − q) + (1 − d) (q − q before).
+    """
+    g, carry = control["position_gain"], 1.0 - control["velocity_gain"]
+    if g == 1.0 and carry == 0.0:
+        return np.stack([motion.setpoint[-1] for motion in motions])
+    ends = []
+    q = before = motions[0].q_before
+    for motion in motions:
+        for setpoint in motion.setpoint:
+            q, before = q + g * (setpoint - q) + carry * (q - before), q
+        ends.append(q)
+    return np.stack(ends)
+
+
 _AXES = ("x", "y", "z")
 _POSE = tuple(f"{row}{column}" for row in _AXES for column in ("x", "y", "z", "p"))  # rotation row by row, position p
 _UNITS = {
-    "time": "_s", "solve_time": "_s", "residual_position": "_m", "residual_rotation": "_rad", "servo_position": "_m",
-    "servo_rotation": "_rad", "tracking_position": "_m", "tracking_rotation": "_rad", "tool_command": "_m",
-    "tool_measured": "_m",
-}  # fmt: skip
+    **dict.fromkeys(("time", "solve_time"), "_s"),
+    **{f"{part}_position": "_m" for part in ("residual", "servo", "lag", "limits", "tracking", "halfway")},
+    **{f"{part}_rotation": "_rad" for part in ("residual", "servo", "lag", "limits", "tracking", "halfway")},
+    **dict.fromkeys(("tool_command", "tool_measured", "elbow"), "_m"),
+}
 _PER_JOINT = (
-    "q_command", "q_measured", "joint_error", "joint_error_peak", "velocity", "torque", "torque_saturation",
-    "speed_saturation",
+    "q_command", "q_measured", "q_unlimited", "joint_error", "joint_error_peak", "velocity", "torque",
+    "torque_saturation", "speed_saturation",
 )  # fmt: skip
 
 
 def _layout(joint_names: tuple[str, ...]) -> list[tuple[str, str, tuple[str, ...] | None]]:
-    """(field, unit, parts) of every column, in order; joint columns have their unit by the kind of joint."""
+    """(field, unit, parts) of every column, in order; those of joints are in rad, or m for sliding joints."""
     rows = []
     for f in fields(TrackingLog):
         if f.name in ("joint_names", "provenance"):
@@ -303,7 +364,7 @@ def _layout(joint_names: tuple[str, ...]) -> list[tuple[str, str, tuple[str, ...
             parts = _POSE
         elif f.name in _PER_JOINT:
             parts = joint_names
-        elif f.name in ("tool_command", "tool_measured"):
+        elif f.name in ("tool_command", "tool_measured", "elbow"):
             parts = _AXES
         rows.append((f.name, _UNITS.get(f.name, ""), parts))
     return rows
@@ -463,6 +524,7 @@ def _ticks(
             "solver": repr(solver),
             "seed": task.seed,
             "control": arm.settings(),
+            "q_start": trajectory.q_start.tolist(),
             "warnings": [*robot.warnings, *arm.warnings],
             "targets": len(trajectory),
             "first_solve_time_s": first_solve_time,
@@ -632,7 +694,7 @@ def summary(log: TrackingLog) -> dict[str, Any]:
         return {"max": f.max, "rms": f.rms, "final": f.final}
 
     times = 1000.0 * log.solve_time[moving]
-    parts = ("residual", "servo", "tracking")
+    parts = ("residual", "servo", "lag", "limits", "tracking")
     return {
         "targets": int(moving.sum()),
         "converged": int(log.converged[moving].sum()),
@@ -695,21 +757,42 @@ def _explain(log: TrackingLog, task: Task, metric: Metric) -> str:
             f"{head}: {missed} of {int(log.of_phase(MOVING).sum())} targets missed; the first: {_solver_words(log, i)}"
         )
     if metric.name == "joint_step":
-        before = log.q_command[i - 1] if i else np.array(log.q_command[i])
-        joint = log.joint_names[int(np.argmax(np.abs(log.q_command[i] - before)))]
-        return f"{head}: the solver moved {joint} that far in one step (another branch, or a singular posture)"
+        return f"{head}: {_step_words(log, i)}"
     if metric.name.startswith("residual"):
         return f"{head}: {_solver_words(log, i)}"
     kind = "position" if "position" in metric.name else "rotation"
     return f"{head}: {cause(log, i, kind)}"
 
 
+def _step_words(log: TrackingLog, row: int) -> str:
+    q, T = ((a[row - 1] if row else None, a[row]) for a in (log.q_command, log.targets))
+    before = np.array(log.provenance["q_start"]) if row == 0 else q[0]
+    j = int(np.argmax(np.abs(q[1] - before)))
+    name = log.joint_names[j]
+    off, turn = float(log.halfway_position[row]), float(log.halfway_rotation[row])
+    shift, angle = (0.0, 0.0) if row == 0 else (float(x[0]) for x in pose_errors(T[1][None], T[0][None]))
+    between = f"halfway the tool is {_quantity(off, 'm')} and {_quantity(turn, 'rad')} off the path"
+    if off > 2.0 * shift + 1e-6 or turn > 2.0 * angle + 0.1:
+        return f"the solver changed to another branch with {name}: {between}"
+    if off > 0.1 * shift or turn > 0.1 * angle + 0.01:  # into the stretched arm: a quarter
+        return f"{name} passes near a singular posture: {between}"
+    speed = abs(float(q[1][j] - before[j])) / float(log.time[row] - (log.time[row - 1] if row else 0.0))
+    limit = log.provenance["control"]["speed_limits"][name]
+    stated = "" if limit is None else f", limit {limit:.4g}"
+    return f"the path is that fast: {name} needs {speed:.3g} rad/s{stated}"
+
+
+PARTS = ("residual", "lag", "limits")
+"""Columns that a tracking error is made of: the solver's part, that of the servo's gains, that of its limits."""
+
+
 def cause(log: TrackingLog, row: int, kind: str = "position") -> str:
-    """Why the tool was off its target at that row: the larger of the solver's and the servo's part, in words."""
+    """Why the tool was off its target at that row, in words: the largest of the error's parts."""
     unit = "m" if kind == "position" else "rad"
-    residual, servo = (float(getattr(log, f"{part}_{kind}")[row]) for part in ("residual", "servo"))
-    split = f"residual {_quantity(residual, unit)}, servo {_quantity(servo, unit)}"
-    return f"{_solver_words(log, row) if residual >= servo else _servo_words(log, row)} [{split}]"
+    parts = {part: float(getattr(log, f"{part}_{kind}")[row]) for part in PARTS}
+    words = {"residual": _solver_words, "lag": _lag_words, "limits": _limit_words}[max(parts, key=lambda p: parts[p])]
+    split = ", ".join(f"{part} {_quantity(value, unit)}" for part, value in parts.items())
+    return f"{words(log, row)} [{split}]"
 
 
 def _solver_words(log: TrackingLog, row: int) -> str:
@@ -721,26 +804,37 @@ def _solver_words(log: TrackingLog, row: int) -> str:
     return f"solver residual: {status.replace('_', ' ')}: {reason}"
 
 
-def _servo_words(log: TrackingLog, row: int) -> str:
-    window = (log.time <= log.time[row]) & (log.time > log.time[row] - CAUSE_WINDOW)
+def _lag_words(log: TrackingLog, row: int) -> str:
+    behind = np.abs(log.q_command[row] - log.q_unlimited[row])
+    j = int(np.argmax(behind))
+    gain = f"{log.provenance['control']['position_gain']:g}"
+    return f"controller lag: {log.joint_names[j]} is {behind[j]:.3g} rad behind its command at position gain {gain}"
+
+
+def _limit_words(log: TrackingLog, row: int) -> str:
+    off = np.abs(log.q_unlimited - log.q_measured)
+    j = int(np.argmax(off[row]))
+    first = row  # the excursion began after the last tick at which this joint was where its gains would have it
+    while first > 0 and off[first - 1, j] > 0.02 * off[row, j]:
+        first -= 1
     control = log.provenance["control"]
+    found = []
     for what, column, limits, unit in (
         ("torque", log.torque_saturation, control["torque_limits"], "Nm"),
         ("speed", log.speed_saturation, control["speed_limits"], "rad/s"),
     ):
-        share = column[window].mean(axis=0)
-        if share.max() >= CAUSE_SHARE:
-            joints = [
-                f"{name} at its {limits[name]:.3g} {unit} on {100.0 * s:.0f} % of the steps"
-                for name, s in sorted(zip(log.joint_names, share, strict=True), key=lambda pair: -pair[1])
-                if s >= CAUSE_SHARE
-            ]
-            return f"{what} saturated: {', '.join(joints)}"
-    j = int(np.argmax(np.abs(log.joint_error[row])))
-    off = abs(float(log.joint_error[row, j]))
-    return (
-        f"controller lag: {log.joint_names[j]} is {off:.3g} rad behind its command at gain {control['position_gain']:g}"
-    )
+        share = column[first : row + 1].mean(axis=0)
+        joints = [
+            f"{name} at its {limits[name]:.3g} {unit} on {100.0 * s:.0f} % of the steps"
+            for name, s in sorted(zip(log.joint_names, share, strict=True), key=lambda pair: -pair[1])
+            if s >= CAUSE_SHARE * share.max() > 0.0
+        ]
+        if joints:
+            found.append((float(share[j]), float(share.max()), f"{what} saturated: {', '.join(joints)}"))
+    if not found:
+        return f"{log.joint_names[j]} was held off its setpoint by {off[row, j]:.3g} rad (a contact, or a joint stop)"
+    since = 0.0 if first == 0 else log.time[first - 1]
+    return f"{max(found)[2]} since {since:.3f} s"
 
 
 def _quantity(value: float, unit: str) -> str:

@@ -145,16 +145,25 @@ def circle_poses(
     return np.stack(poses)
 
 
-def random_configurations(chain: Chain, count: int, seed: int, within: float = 1.0) -> Float[np.ndarray, "k n"]:
+def random_configurations(
+    chain: Chain, count: int, seed: int, within: float = 1.0, about: Any = None
+) -> Float[np.ndarray, "k n"]:
     """Uniform draws inside the joint limits; equal seeds give equal bits, whatever ran before.
 
     Args:
         chain: whose limits; an unlimited joint is drawn from (−π, π].
         count: how many.
         seed: of the draws.
-        within: use only this share of each joint's range, about its middle.
+        within: use only this share of each joint's range.
+        about: centre of that share, clipped at the limits; the middle of the range when left out.
     """
-    return chain.random_q(np.random.default_rng(seed), count, within)
+    rng = np.random.default_rng(seed)
+    if about is None:
+        return chain.random_q(rng, count, within)
+    bounded = np.isfinite(chain.lower) & np.isfinite(chain.upper)
+    half = 0.5 * within * np.where(bounded, np.where(bounded, chain.upper - chain.lower, 0.0), 2.0 * np.pi)
+    q = chain.check_q(about, "about")
+    return rng.uniform(np.maximum(q - half, chain.lower), np.minimum(q + half, chain.upper), (count, chain.n))
 
 
 # --- trajectories ---
@@ -183,7 +192,7 @@ def line(
     chain: Chain, q_start: Any, T_end: Any, *, duration: float, rate: float, timing: str = "quintic"
 ) -> Trajectory:
     """A straight line from the pose at `q_start` to `T_end`."""
-    q = chain.check_q(q_start, "q_start")
+    q = _check_inside(chain, q_start, "q_start")
     T_start = chain.fk(q)
     return timed(lambda s: line_poses(T_start, T_end, s), q, duration=duration, rate=rate, timing=timing, label="line")
 
@@ -201,7 +210,7 @@ def circle(
     turn_tool: bool = False,
 ) -> Trajectory:
     """A circle that starts at the pose of `q_start`; see :func:`circle_poses`."""
-    q = chain.check_q(q_start, "q_start")
+    q = _check_inside(chain, q_start, "q_start")
     T_start = chain.fk(q)
     return timed(
         lambda s: circle_poses(T_start, centre, normal, s, turns=turns, turn_tool=turn_tool),
