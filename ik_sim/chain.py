@@ -86,6 +86,8 @@ class Chain:
     """The chain as kernels read it. Treat as read-only: it is writable only because numba calls are faster that way."""
     family_fit: families.Family | None
     """The ideal arm of the chain's family, None for plain serial chains."""
+    form: int = 0
+    """One number for family and fit: the family's code, plus 10 if the chain is only almost of it."""
 
     # --- building ---
 
@@ -159,15 +161,10 @@ class Chain:
         family = None
         plain = np.column_stack([np.zeros(m), np.arange(m), np.ones(m), np.zeros(m)])
         if m == n and np.array_equal(rows, plain):  # revolute joints only, none of them a mimic
-            T = np.empty((n + 2, 4, 4))
-            _frames_kernel(packed, np.zeros(n), T)
-
-            def fk(q: Any) -> Any:
-                out = np.eye(4)
-                _fk_kernel(packed, np.ascontiguousarray(q), out)
-                return out
-
-            family = families.recognise(T[1 : n + 1, :3, 2], T[1 : n + 1, :3, 3], T[n + 1], fk)
+            T = _frames(frames, np.zeros(n))
+            family = families.recognise(
+                T[1 : n + 1, :3, 2], T[1 : n + 1, :3, 3], T[n + 1], lambda q: _frames(frames, q)[n + 1]
+            )
         if family is not None:
             packed[FAMILY] = families.CODES[family.name]
             packed[NEAR] = 0.0 if family.exact else 1.0
@@ -183,7 +180,8 @@ class Chain:
         packed[CENTRE : CENTRE + 3] = frames[0, [3, 7, 11]]
         for array in (lower, upper, *(v for v in rest.values() if isinstance(v, np.ndarray))):
             array.setflags(write=False)
-        return Chain(lower=lower, upper=upper, packed=packed, family_fit=family, **rest)
+        form = int(packed[FAMILY] + 10 * packed[NEAR])
+        return Chain(lower=lower, upper=upper, packed=packed, family_fit=family, form=form, **rest)
 
     def with_limits(self, limits: Mapping[str, tuple[float, float]]) -> Chain:
         """The same chain with other position limits [rad or m] for the named joints."""
@@ -363,6 +361,16 @@ def _master(joint: Joint, joints: Sequence[Joint], index: Mapping[str, int]) -> 
         seen.append(name)
         joint = by_name[name]
     return index[joint.name], scale, offset
+
+
+def _frames(frames: Float[np.ndarray, "m 12"], q: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k 4 4"]:
+    """Base, joint frames and tool of a chain of plain revolute joints, without compiled code (a chain is built often)."""
+    T = [np.eye(4)]
+    for row, angle in zip(frames, [*q, 0.0], strict=True):
+        M = np.eye(4)
+        M[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+        T.append(T[-1] @ np.vstack([row.reshape(3, 4), [0.0, 0.0, 0.0, 1.0]]) @ M)
+    return np.array(T)
 
 
 # --- kernels: the same product of frames, kept in scalars so that nothing is allocated ---

@@ -20,10 +20,11 @@ free it keeps the seed's value, or moves from it as little as reach and limits d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ik_sim.chain import DEVIATION, DOF, FAMILY, LOWER, NEAR, PARAMETERS, UPPER
+from ik_sim.chain import DEVIATION, DOF, FAMILY, LOWER, PARAMETERS, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.solvers import record as r
 from ik_sim.solvers.levenberg_marquardt import polish
@@ -761,40 +762,65 @@ def solve_planar(c, T, kind, s, out):
 
 
 @kernel
-def solve_family(c, T, kind, s, out):
-    """The closed form of the chain's family. True when it has a legal answer, in `out`; otherwise the reason is there."""
-    family = c[FAMILY]
-    if family == 3.0 and kind == POSE:
-        return solve_ur(c, T, kind, s, out)
-    if family == 4.0 and kind == POSE:
-        return solve_srs(c, T, kind, s, out)
-    if (family == 1.0 and kind != AXIS) or (family == 2.0 and kind == POSE):
-        return solve_planar(c, T, kind, s, out)
-    if family == 0.0:
-        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_FAMILY)
-    else:
-        r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_KIND, float(kind))
-    return False
+def ideal_ur(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        solve_ur(c, T, kind, s, out)
+        r.judge(c, T, kind, s, out)
+    return code
 
 
 @kernel
-def solve_closed_form(c, T, kind, q_seed, s, trace, out):
+def ideal_srs(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        solve_srs(c, T, kind, s, out)
+        r.judge(c, T, kind, s, out)
+    return code
+
+
+@kernel
+def ideal_planar(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        solve_planar(c, T, kind, s, out)
+        if not r.judge(c, T, kind, s, out):
+            _explain(c, T, kind, out)
+    return code
+
+
+@kernel
+def real_arm(c, T, kind, q_seed, s, trace, out):
+    """An arm that is almost of its family: the ideal arm's answer, polished on the real chain."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     n = int(c[DOF])
-    solve_family(c, T, kind, s, out)
-    out[n + r.ITERATIONS] = 0.0
-    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.UNSUPPORTED:
-        status, reason = out[n + r.STATUS], out[n + r.REASON]
-        if status == r.OUT_OF_REACH and out[n + r.DETAIL] < 4.0 * c[DEVIATION]:
-            status, reason = r.STALLED, r.NO_PROGRESS  # the real arm may still get there: no proof
-        out[n + r.STATUS], out[n + r.REASON] = status, reason
-        if status != r.OUT_OF_REACH:
-            out[n + r.ITERATIONS] = float(polish(c, T, kind, s, 30, out))
+    if c[FAMILY] == 3.0:
+        solve_ur(c, T, kind, s, out)
+    elif c[FAMILY] == 4.0:
+        solve_srs(c, T, kind, s, out)
+    else:
+        solve_planar(c, T, kind, s, out)
+    if out[n + r.STATUS] == r.OUT_OF_REACH and out[n + r.DETAIL] < 4.0 * c[DEVIATION]:
+        out[n + r.STATUS], out[n + r.REASON] = r.STALLED, r.NO_PROGRESS  # the real arm may still get there: no proof
+    if out[n + r.STATUS] != r.OUT_OF_REACH:
+        out[n + r.ITERATIONS] = float(polish(c, T, kind, s, 30, out))
     if not r.judge(c, T, kind, s, out):
         _explain(c, T, kind, out)
-    return r.FINE
+    return code
+
+
+@kernel
+def no_closed_form(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        if c[FAMILY] == 0.0:
+            r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_FAMILY)
+        else:
+            r.say(c, out, r.UNSUPPORTED, r.NOT_THIS_KIND, float(kind))
+        r.judge(c, T, kind, s, out)
+    return code
 
 
 @kernel
@@ -803,7 +829,7 @@ def _explain(c, T, kind, out):
     n = int(c[DOF])
     if c[FAMILY] != 1.0 and c[FAMILY] != 2.0:
         return
-    if out[n + r.STATUS] == r.UNSUPPORTED or out[n + r.STATUS] == r.JOINT_LIMITS:
+    if out[n + r.STATUS] == r.JOINT_LIMITS:
         return
     b = int(c[PARAMETERS])
     D = family_target(c, T)
@@ -821,7 +847,18 @@ class ClosedForm(KernelSolver):
     Supports poses on ur, srs and planar3 chains, points and poses on planar2 chains. Anything else: `unsupported`.
     """
 
-    kernel = solve_closed_form
-
     stop: Tolerance = Tolerance()
     """What the judge asks for."""
+
+    def kernel_for(self, family: str, near: bool, kind: int) -> Any:
+        """Each family has a kernel of its own, so that only what an arm needs is ever compiled."""
+        if not supports(family, kind):
+            return no_closed_form
+        if near:
+            return real_arm
+        return {"ur": ideal_ur, "srs": ideal_srs}.get(family, ideal_planar)
+
+
+def supports(family: str, kind: int) -> bool:
+    """Whether there is a closed form for targets of this kind on chains of this family."""
+    return (family in ("ur", "srs", "planar3") and kind == POSE) or (family == "planar2" and kind != AXIS)

@@ -16,11 +16,11 @@ elbow directions when the limits allow none at the first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from ik_sim.chain import DOF, FAMILY, JOINTS, LOWER, NEAR, PARAMETERS, UPPER
+from ik_sim.chain import DEVIATION, DOF, FAMILY, JOINTS, LOWER, PARAMETERS, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.solvers import closed_form as cf
@@ -485,34 +485,73 @@ def combined_chain(c, T, kind, s, trace, out):
 
 
 @kernel
-def solve_combined(c, T, kind, q_seed, s, trace, out):
+def whole_chain(c, T, kind, q_seed, s, trace, out):
     code = r.begin(c, T, kind, q_seed, out)
-    if code != r.FINE:
-        return code
-    n = int(c[DOF])
-    if kind != POSE or (c[FAMILY] != 3.0 and c[FAMILY] != 4.0):
+    if code == r.FINE:
         combined_chain(c, T, kind, s, trace, out)
-        return r.FINE
-    counts, data = np.zeros(8), np.zeros(nlopt_c.DATA)
-    if c[FAMILY] == 3.0:
-        combined_ur(c, T, s, trace, data, counts, out)
-    else:
-        combined_srs(c, T, s, trace, data, counts, out)
+    return code
+
+
+@kernel
+def _write_counts(c, counts, out):
+    n = int(c[DOF])
     out[n + r.ITERATIONS] = counts[COUNT_CYCLES]
     out[n + r.EVALUATIONS] = counts[COUNT_EVALUATIONS]
     out[n + r.SLSQP_RUNS] = counts[COUNT_RUNS]
     out[n + r.TRACE_ROWS] = counts[ROW]
-    if c[NEAR] != 0.0 and out[n + r.STATUS] != r.OUT_OF_REACH:
-        polish(c, T, kind, s, 30, out)
-    r.judge(c, T, kind, s, out)
-    return r.FINE
+
+
+@kernel
+def two_link_ur(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        counts = np.zeros(8)
+        combined_ur(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        _write_counts(c, counts, out)
+        r.judge(c, T, kind, s, out)
+    return code
+
+
+@kernel
+def two_link_srs(c, T, kind, q_seed, s, trace, out):
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        counts = np.zeros(8)
+        combined_srs(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        _write_counts(c, counts, out)
+        r.judge(c, T, kind, s, out)
+    return code
+
+
+@kernel
+def two_link_near(c, T, kind, q_seed, s, trace, out):
+    """An arm that is almost of its family: solved on the ideal arm, polished on the real one."""
+    code = r.begin(c, T, kind, q_seed, out)
+    if code == r.FINE:
+        counts = np.zeros(8)
+        if c[FAMILY] == 3.0:
+            combined_ur(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        else:
+            combined_srs(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        _write_counts(c, counts, out)
+        if out[int(c[DOF]) + r.STATUS] != r.OUT_OF_REACH or out[int(c[DOF]) + r.DETAIL] < 4.0 * c[DEVIATION]:
+            polish(c, T, kind, s, 30, out)
+        r.judge(c, T, kind, s, out)
+    return code
+
+
+def kernel_for(family: str, near: bool, kind: int) -> Any:
+    """The kernel for chains of a family: the two-link way where the wrist can be taken off, else the whole chain."""
+    if kind != POSE or family not in ("ur", "srs"):
+        return whole_chain
+    if near:
+        return two_link_near
+    return two_link_ur if family == "ur" else two_link_srs
 
 
 @dataclass(frozen=True)
 class Combined(KernelSolver):
     """FABRIK, then SLSQP. On the UR and srs families the two-link way for poses; else the whole chain; any target."""
-
-    kernel = solve_combined
 
     stop: Tolerance = Tolerance()
     """Stopping rule and verdict; the position part also stops FABRIK and SLSQP."""
@@ -551,6 +590,10 @@ class Combined(KernelSolver):
         if self.start not in ("seed", "stretched"):
             raise InvalidArgumentError("start", f'must be "seed" or "stretched", not {self.start!r}')
         super().__post_init__()
+
+    def kernel_for(self, family: str, near: bool, kind: int) -> Any:
+        """See :func:`kernel_for`."""
+        return kernel_for(family, near, kind)
 
     def _prepare(self) -> None:
         nlopt_c.load()

@@ -8,11 +8,11 @@ for points and axes, the passes go over the chain's own hinges and limits (see `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ik_sim.solvers import nlopt_c
 from ik_sim.solvers import record as r
-from ik_sim.solvers.combined import WITH_SLSQP, Combined, solve_combined
+from ik_sim.solvers.combined import WITH_SLSQP, Combined, kernel_for
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import Tolerance
 
@@ -20,8 +20,6 @@ from ik_sim.target import Tolerance
 @dataclass(frozen=True)
 class Fabrik(KernelSolver):
     """FABRIK without help; any chain, pose, point or axis targets."""
-
-    kernel = solve_combined
 
     stop: Tolerance = Tolerance()
     """Stopping rule and verdict."""
@@ -52,6 +50,10 @@ class Fabrik(KernelSolver):
         settings = list(like.settings())
         settings[WITH_SLSQP - r.SETTINGS] = 0.0
         return tuple(settings)
+
+    def kernel_for(self, family: str, near: bool, kind: int) -> Any:
+        """As `combined`."""
+        return kernel_for(family, near, kind)
 
     def _prepare(self) -> None:
         nlopt_c.load()  # the kernel is the one of `combined` and names NLopt's functions

@@ -256,7 +256,7 @@ def _solve_rows(solve, c, T, kind, q_seed, s, trace, out, first, last):
 
 
 class KernelSolver:
-    """Turns one kernel into a solver. A subclass is a frozen dataclass with a `kernel` and `settings()`.
+    """Turns kernels into a solver. A subclass is a frozen dataclass with a `kernel`, or `kernel_for`, and `settings()`.
 
     Settings called `stop` hold the :class:`~ik_sim.target.Tolerance`, for the stopping rule and the judge alike.
     """
@@ -272,7 +272,7 @@ class KernelSolver:
         """Lay the settings out for the kernel once."""
         packed = np.array([self.stop.position, self.stop.rotation, *self.settings()], dtype=np.float64)
         object.__setattr__(self, "_settings", packed)
-        object.__setattr__(self, "_entry", None)
+        object.__setattr__(self, "_entries", {})
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the settings travel between processes."""
@@ -284,10 +284,16 @@ class KernelSolver:
             object.__setattr__(self, name, value)
         self.__post_init__()
 
-    def _compiled(self) -> Any:
+    def kernel_for(self, family: str, near: bool, kind: int) -> Any:
+        """The kernel for targets of this kind on chains of this family (`near`: almost of it)."""
+        return type(self).kernel
+
+    def _compiled(self, chain: Chain, kind: int) -> Any:
+        """The compiled kernel for this chain and kind of target, remembered under (chain.form, kind)."""
         self._prepare()
-        entry = _entry(type(self).kernel)
-        object.__setattr__(self, "_entry", entry)
+        fit = chain.family_fit
+        entry = _entry(self.kernel_for(chain.family, fit is not None and not fit.exact, kind))
+        self._entries[chain.form, kind] = entry  # type: ignore[attr-defined]
         return entry
 
     def _prepare(self) -> None:
@@ -312,7 +318,7 @@ class KernelSolver:
         if q_seed is None:
             q_seed = np.array(chain.q_middle)
         out = np.empty(len(chain.joint_names) + r.RECORD)
-        entry = self._entry or self._compiled()  # type: ignore[attr-defined]
+        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         try:
             code = entry(chain.packed, T, kind, q_seed, self._settings, _NO_TRACE, out)  # type: ignore[attr-defined]
         except TypeError:  # a list, integers, a view, a read-only array: all fine after a copy
@@ -329,7 +335,7 @@ class KernelSolver:
         T, kind = (target.T, target.kind) if isinstance(target, Target) else (target, POSE)
         seed = chain.check_q(chain.q_middle if q_seed is None else q_seed, "q_seed")
         out, trace = np.empty(chain.n + r.RECORD), np.zeros((rows, 3 + chain.n))
-        entry = self._entry or self._compiled()  # type: ignore[attr-defined]
+        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         entry(chain.packed, check_target(T, kind), kind, seed, self._settings, trace, out)  # type: ignore[attr-defined]
         solution = Solution(out, chain, self)
         used = trace[: int(out[chain.n + r.TRACE_ROWS])].copy()
@@ -368,7 +374,7 @@ class KernelSolver:
         seeds = np.ascontiguousarray(np.broadcast_to(seeds, (k, chain.n)))
         T, seeds = _writable(T), _writable(seeds)
         rows = np.empty((k, chain.n + r.RECORD))
-        entry = self._entry or self._compiled()  # type: ignore[attr-defined]
+        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         workers = max(1, min(threads or os.cpu_count() or 1, k // 32))
         bounds = np.linspace(0, k, workers + 1).astype(int)
 
