@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from ik_sim.tasks import Task
-from ik_sim.tracking import MOVING, SETTLED, SETTLING, TrackingLog
+from ik_sim.tracking_log import MOVING, SETTLED, SETTLING, TrackingLog
 
 STYLE = """
 .chart { color: #1b1f24; --c0: #0072b2; --c1: #d98200; --c2: #00875f; --c3: #c8430a; --c4: #a8467f; --c5: #2f9bd8;

@@ -12,7 +12,8 @@ from typing import Any
 
 from ik_sim import plots, run_folder
 from ik_sim.tasks import Task
-from ik_sim.tracking import Metric, TrackingLog, Violation, check, metrics
+from ik_sim.tracking_log import TrackingLog
+from ik_sim.verdict import Metric, Violation, check, metrics
 
 _TITLES = {
     "converged_share": "targets converged",

@@ -23,7 +23,8 @@ import numpy as np
 
 from ik_sim.errors import FileFormatError, IkSimError
 from ik_sim.tasks import Task
-from ik_sim.tracking import Metric, TrackingLog, Violation, summary
+from ik_sim.tracking_log import TrackingLog
+from ik_sim.verdict import Metric, Violation, summary
 
 RUN_FILE, SAMPLES_FILE, VERDICT_FILE, JUNIT_FILE = "run.json", "samples.csv", "verdict.json", "junit.xml"
 FORMAT = 1

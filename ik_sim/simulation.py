@@ -8,7 +8,7 @@ What PyBullet does by itself and what is done about it here (each of these has c
 
 - `resetSimulation` forgets gravity, iterations and the kind of solver: `_configure` sets everything, after every reset.
 - Model files are cached by their path, across resets and edits: that cache is off.
-- A link without `<inertial>` gets 1 kg and 1 kg m²: the file is repaired on the way in (`_physics_urdf`).
+- A link without `<inertial>` gets 1 kg and 1 kg m²: the file is repaired on the way in (`physics_urdf`).
 - Inertias are recomputed from the collision shapes, and each link is braked by 4 % of its speed per second, unless
   told otherwise.
 - The joints' order and numbers are PyBullet's own: joints go by name. Joints beside the arm (fingers, lids) are held,
@@ -23,29 +23,24 @@ What PyBullet does by itself and what is done about it here (each of these has c
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import ctypes.util
 import logging
-import os
 import sys
-import tempfile
 import weakref
-import xml.etree.ElementTree as ET  # only to build elements; files are parsed by defusedxml
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import defusedxml.ElementTree
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ik_sim.errors import DisplayError, IkSimError, InvalidArgumentError, MissingDependencyError
+from ik_sim.control import ControlSettings
+from ik_sim.errors import IkSimError, InvalidArgumentError, MissingDependencyError
+from ik_sim.physics_urdf import physics_urdf, rest_positions
+from ik_sim.process import check_display, quiet
 from ik_sim.robots import Robot
 from ik_sim.se3 import Pose, check_pose, inverse, matrix_to_quat_xyzw, quat_xyzw_to_matrix, transform
-from ik_sim.tasks import ControlSettings
-from ik_sim.urdf import MOVING, UrdfModel
+from ik_sim.urdf import MOVING
 
 UNSTATED_TORQUE = 1000.0
 """What a joint may apply whose file states no torque limit, or 0 [Nm or N]: the effort of a large industrial arm."""
@@ -131,7 +126,7 @@ class Simulation:
         self._p: Any = _pybullet()
         if gui:
             check_display()
-        with _quiet() as said:
+        with quiet() as said:
             self._client = self._p.connect(self._p.GUI if gui else self._p.DIRECT)
         if self._client < 0:
             raise IkSimError(f"PyBullet does not start{_last_words(said)}")
@@ -323,12 +318,12 @@ class Simulation:
     def _load(self) -> None:
         p, client = self._p, self._client
         refused = None
-        with _quiet() as said:
+        with quiet() as said:
             p.resetSimulation(physicsClientId=client)
             self._configure()
             if self.gui:  # loading into a drawn scene takes seconds
                 p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 0, physicsClientId=client)
-            with _physics_urdf(self.robot.model, self.robot.chain, self.control, self._visuals) as (path, warnings):
+            with physics_urdf(self.robot.model, self.robot.chain, self.control, self._visuals) as (path, warnings):
                 try:
                     self._body = p.loadURDF(
                         path,
@@ -390,7 +385,7 @@ class Simulation:
             values = chain.all_joint_positions(row)
             columns.append([values[name] - base[name] for name in arm])
         self._arm_matrix = np.array(columns)
-        self._held = _rest_positions(model, dict(zip(chain.joint_names, zero.tolist(), strict=True)))
+        self._held = rest_positions(model, dict(zip(chain.joint_names, zero.tolist(), strict=True)))
         gains = self.robot.control
         own, own_velocity = self.control.position_gain, self.control.velocity_gain
         self._position_gain = gains.position_gain if own is None else own
@@ -465,119 +460,10 @@ class Simulation:
         return self.link_pose(chain.tool_link) @ chain.T_last_tool
 
 
-def check_display() -> None:
-    """Try the display as PyBullet's window will, where a failure can still be caught.
-
-    Raises:
-        DisplayError: there is none, it doesn't answer, or it can't draw OpenGL.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    advice = "run without --gui, or inside `xvfb-run -a`"
-    name = os.environ.get("DISPLAY", "")
-    if not name:
-        raise DisplayError(f"no window possible: DISPLAY is not set; {advice}")
-    libraries = [ctypes.util.find_library(library) for library in ("X11", "GL")]
-    if None in libraries:
-        raise DisplayError(f"no window possible: the libraries libX11 and libGL are not installed; {advice}")
-    x11, gl = (ctypes.CDLL(library) for library in libraries)
-    x11.XOpenDisplay.restype = ctypes.c_void_p
-    x11.XOpenDisplay.argtypes = [ctypes.c_char_p]
-    x11.XCloseDisplay.argtypes = [ctypes.c_void_p]
-    gl.glXQueryExtension.argtypes = [ctypes.c_void_p] * 3
-    display = x11.XOpenDisplay(None)
-    if not display:
-        raise DisplayError(f"no window possible: the display {name!r} does not answer; {advice}")
-    try:
-        numbers = (ctypes.c_int(), ctypes.c_int())
-        if not gl.glXQueryExtension(display, *(ctypes.byref(number) for number in numbers)):
-            raise DisplayError(f"no window possible: the display {name!r} can't draw OpenGL; {advice}")
-    finally:
-        x11.XCloseDisplay(display)
-
-
-# --- what PyBullet is given to load ---
-
-
-@contextlib.contextmanager
-def _physics_urdf(
-    model: UrdfModel, chain: Any, control: ControlSettings, visuals: bool
-) -> Iterator[tuple[str, list[str]]]:
-    """A repaired copy of the robot's file for PyBullet, for as long as it loads; and what deserves a warning.
-
-    Links get the mass properties that PyBullet would invent, meshes their full paths, the tool its payload.
-    """
-    tree = defusedxml.ElementTree.parse(model.path)
-    root = tree.getroot()
-    warnings = []
-    movers = {joint.child for joint in model.joints if joint.kind in MOVING}
-    for element in root.findall("link"):
-        link = model.link(element.get("name", ""))
-        if link.inertial is None or link.inertial.inertia is None:
-            for old in element.findall("inertial"):
-                element.remove(old)
-            # A fixed frame adds nothing to its parent; a link that moves alone needs inertia for its motor to turn.
-            mass = link.inertial.mass if link.inertial else 0.001 if link.name in movers else 0.0
-            if link.name in movers or mass > 0.0:
-                warnings.append(f"link {link.name} states no inertia; simulated as {mass:g} kg with 1e-6 kg m²")
-            element.append(_inertial(mass, 1e-6 if mass > 0.0 else 0.0, (0.0, 0.0, 0.0)))
-        if not visuals:
-            for visual in element.findall("visual"):
-                element.remove(visual)
-        for tag, shapes in (("visual", link.visuals), ("collision", link.collisions)):
-            for shape_element, shape in zip(element.findall(tag), shapes, strict=False):
-                mesh = shape_element.find("geometry/mesh")
-                if mesh is None:
-                    continue
-                if shape.path is not None:
-                    mesh.set("filename", str(shape.path))
-                else:  # read_urdf has warned of it; PyBullet would refuse the whole file
-                    element.remove(shape_element)
-    if control.payload > 0.0:
-        name = "ik_sim_payload"
-        T = chain.T_last_tool
-        offset = T[:3, :3] @ np.array(control.payload_offset) + T[:3, 3]
-        link = ET.SubElement(root, "link", name=name)
-        link.append(_inertial(control.payload, 1e-6 * control.payload, (0.0, 0.0, 0.0)))
-        joint = ET.SubElement(root, "joint", name=f"{name}_joint", type="fixed")
-        ET.SubElement(joint, "parent", link=chain.tool_link)
-        ET.SubElement(joint, "child", link=name)
-        ET.SubElement(joint, "origin", xyz=" ".join(repr(float(x)) for x in offset), rpy="0 0 0")
-    with tempfile.TemporaryDirectory(prefix="ik_sim_") as folder:
-        path = Path(folder) / "robot.urdf"
-        tree.write(path, encoding="utf-8", xml_declaration=True)
-        yield str(path), warnings
-
-
-def _inertial(mass: float, inertia: float, xyz: tuple[float, float, float]) -> ET.Element:
-    element = ET.Element("inertial")
-    ET.SubElement(element, "origin", xyz=" ".join(map(repr, xyz)), rpy="0 0 0")
-    ET.SubElement(element, "mass", value=repr(mass))
-    value = repr(inertia)
-    ET.SubElement(element, "inertia", ixx=value, ixy="0", ixz="0", iyy=value, iyz="0", izz=value)
-    return element
-
-
-def _rest_positions(model: UrdfModel, q: dict[str, float]) -> dict[str, float]:
-    """Where joints beside the arm are held: at 0 or the nearest limit, mimic joints as their master says."""
-    by_name = {joint.name: joint for joint in model.joints if joint.kind in MOVING}
-
-    def position(name: str) -> float:
-        joint = by_name[name]
-        if joint.mimic is not None:
-            return joint.mimic.multiplier * position(joint.mimic.joint) + joint.mimic.offset
-        return q.get(name, min(max(0.0, joint.lower), joint.upper))
-
-    return {name: position(name) for name in by_name}
-
-
-# --- PyBullet's manners ---
-
-
 def _pybullet() -> Any:
     """PyBullet, imported when the first simulation opens, without its greeting."""
     try:
-        with _quiet(also_stderr="pybullet" not in sys.modules):
+        with quiet(also_stderr="pybullet" not in sys.modules):
             import pybullet
     except ImportError:
         command = "pip install pybullet" if sys.version_info < (3, 12) else "pip install pybullet-arm64"
@@ -586,38 +472,8 @@ def _pybullet() -> Any:
 
 
 def _disconnect(pybullet: Any, client: int) -> None:
-    with _quiet(), contextlib.suppress(pybullet.error):  # a closed window has already ended the session
+    with quiet(), contextlib.suppress(pybullet.error):  # a closed window has already ended the session
         pybullet.disconnect(physicsClientId=client)
-
-
-@contextlib.contextmanager
-def _quiet(also_stderr: bool = False) -> Iterator[list[str]]:
-    """Turn file descriptor 1 away, where C code prints; afterwards the list holds what was said."""
-    said: list[str] = []
-    saved: dict[int, int] = {}
-    with tempfile.TemporaryFile() as sink:
-        # A service without a terminal may lack a descriptor: then there is nothing to turn away.
-        with contextlib.suppress(OSError, ValueError):
-            for stream, number in ((sys.stdout, 1), (sys.stderr, 2)) if also_stderr else ((sys.stdout, 1),):
-                if stream is not None:
-                    stream.flush()
-                saved[number] = os.dup(number)
-                os.dup2(sink.fileno(), number)
-        try:
-            yield said
-        finally:
-            _flush_c()
-            for number, copy in saved.items():
-                os.dup2(copy, number)
-                os.close(copy)
-            sink.seek(0)
-            said += sink.read().decode(errors="replace").splitlines()
-
-
-def _flush_c() -> None:
-    """Let C write out what it has buffered, before the descriptor is turned back."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).fflush(None)
 
 
 def _last_words(said: list[str]) -> str:

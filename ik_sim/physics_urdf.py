@@ -1,0 +1,89 @@
+"""What PyBullet is given to load: a repaired copy of a robot's file."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import xml.etree.ElementTree as ET  # only to build elements; files are parsed by defusedxml
+from collections.abc import Iterator
+from pathlib import Path
+
+import defusedxml.ElementTree
+import numpy as np
+
+from ik_sim.chain import Chain
+from ik_sim.control import ControlSettings
+from ik_sim.urdf import MOVING, UrdfModel
+
+
+@contextlib.contextmanager
+def physics_urdf(
+    model: UrdfModel, chain: Chain, control: ControlSettings, visuals: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """A repaired copy of the robot's file for PyBullet, for as long as it loads; and what deserves a warning.
+
+    Links get the mass properties that PyBullet would invent, meshes their full paths, the tool its payload.
+    """
+    tree = defusedxml.ElementTree.parse(model.path)
+    root = tree.getroot()
+    assert root is not None  # read_urdf has seen it
+    warnings = []
+    movers = {joint.child for joint in model.joints if joint.kind in MOVING}
+    for element in root.findall("link"):
+        link = model.link(element.get("name", ""))
+        if link.inertial is None or link.inertial.inertia is None:
+            for old in element.findall("inertial"):
+                element.remove(old)
+            # A fixed frame adds nothing to its parent; a link that moves alone needs inertia for its motor to turn.
+            mass = link.inertial.mass if link.inertial else 0.001 if link.name in movers else 0.0
+            if link.name in movers or mass > 0.0:
+                warnings.append(f"link {link.name} states no inertia; simulated as {mass:g} kg with 1e-6 kg m²")
+            element.append(_inertial(mass, 1e-6 if mass > 0.0 else 0.0, (0.0, 0.0, 0.0)))
+        if not visuals:
+            for visual in element.findall("visual"):
+                element.remove(visual)
+        for tag, shapes in (("visual", link.visuals), ("collision", link.collisions)):
+            for shape_element, shape in zip(element.findall(tag), shapes, strict=False):
+                mesh = shape_element.find("geometry/mesh")
+                if mesh is None:
+                    continue
+                if shape.path is not None:
+                    mesh.set("filename", str(shape.path))
+                else:  # read_urdf has warned of it; PyBullet would refuse the whole file
+                    element.remove(shape_element)
+    if control.payload > 0.0:
+        name = "ik_sim_payload"
+        T = chain.T_last_tool
+        offset = T[:3, :3] @ np.array(control.payload_offset) + T[:3, 3]
+        link = ET.SubElement(root, "link", name=name)
+        link.append(_inertial(control.payload, 1e-6 * control.payload, (0.0, 0.0, 0.0)))
+        joint = ET.SubElement(root, "joint", name=f"{name}_joint", type="fixed")
+        ET.SubElement(joint, "parent", link=chain.tool_link)
+        ET.SubElement(joint, "child", link=name)
+        ET.SubElement(joint, "origin", xyz=" ".join(repr(float(x)) for x in offset), rpy="0 0 0")
+    with tempfile.TemporaryDirectory(prefix="ik_sim_") as folder:
+        path = Path(folder) / "robot.urdf"
+        tree.write(path, encoding="utf-8", xml_declaration=True)
+        yield str(path), warnings
+
+
+def _inertial(mass: float, inertia: float, xyz: tuple[float, float, float]) -> ET.Element:
+    element = ET.Element("inertial")
+    ET.SubElement(element, "origin", xyz=" ".join(map(repr, xyz)), rpy="0 0 0")
+    ET.SubElement(element, "mass", value=repr(mass))
+    value = repr(inertia)
+    ET.SubElement(element, "inertia", ixx=value, ixy="0", ixz="0", iyy=value, iyz="0", izz=value)
+    return element
+
+
+def rest_positions(model: UrdfModel, q: dict[str, float]) -> dict[str, float]:
+    """Where joints beside the arm are held: at 0 or the nearest limit, mimic joints as their master says."""
+    by_name = {joint.name: joint for joint in model.joints if joint.kind in MOVING}
+
+    def position(name: str) -> float:
+        joint = by_name[name]
+        if joint.mimic is not None:
+            return joint.mimic.multiplier * position(joint.mimic.joint) + joint.mimic.offset
+        return q.get(name, min(max(0.0, joint.lower), joint.upper))
+
+    return {name: position(name) for name in by_name}
