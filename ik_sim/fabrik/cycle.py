@@ -35,18 +35,19 @@ JOINT = 30
 
 # Columns of a row of `obstacles`.
 SPHERE, BOX = 0, 1
-OBSTACLE = 16  # kind, centre (3), radius or half sizes (3), rotation (9); index 16 would be the next
+OBSTACLE = 16  # kind, centre (3), radius or half sizes (3), rotation (9)
 
 # Columns of `pulls`: what draws a point somewhere. A loop is two rows.
 PULL_POINT, PULL_WEIGHT = 0, 1
 
 Work = namedtuple("Work", "back pull weight R B Q old")
 """back: points after the backward pass; pull, weight: sums of proposals; R, B: frames of links forward and backward
-(N, 9); Q: unused where there are no limits; old: directions before the cycle."""
+(N, 9), one row where there are no limits; Q: scratch; old: directions before the cycle."""
 
 
 @kernel
 def workspace(n, limited):
+    """Room for one solve of n points."""
     m = n if limited else 1
     w = Work(
         np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n), np.zeros((m, 9)), np.zeros((m, 9)), np.zeros(9),
@@ -70,41 +71,41 @@ def unit(x, y, z, fx, fy, fz):
 
 
 @kernel
-def apply(R, x, y, z):
-    """R v for a frame stored as nine numbers, row by row."""
+def apply(R, i, x, y, z):
+    """R v for the frame in row i, stored as nine numbers, row by row."""
     return (
-        R[0] * x + R[1] * y + R[2] * z,
-        R[3] * x + R[4] * y + R[5] * z,
-        R[6] * x + R[7] * y + R[8] * z,
+        R[i, 0] * x + R[i, 1] * y + R[i, 2] * z,
+        R[i, 3] * x + R[i, 4] * y + R[i, 5] * z,
+        R[i, 6] * x + R[i, 7] * y + R[i, 8] * z,
     )  # fmt: skip
 
 
 @kernel
-def turn(R, ax, ay, az, c, s, out):
-    """out = R Rot(a, θ), with c = cos θ and s = sin θ; the axis a is given before R. `out` may not be R."""
+def turn(R, i, ax, ay, az, c, s, out, k):
+    """Row k of out = R Rot(a, θ) for row i of R, with c = cos θ and s = sin θ; the axis is given before R."""
     v = 1.0 - c
     m00, m01, m02 = c + ax * ax * v, ax * ay * v - az * s, ax * az * v + ay * s
     m10, m11, m12 = ay * ax * v + az * s, c + ay * ay * v, ay * az * v - ax * s
     m20, m21, m22 = az * ax * v - ay * s, az * ay * v + ax * s, c + az * az * v
-    for i in range(3):
-        x, y, z = R[3 * i], R[3 * i + 1], R[3 * i + 2]
-        out[3 * i] = x * m00 + y * m10 + z * m20
-        out[3 * i + 1] = x * m01 + y * m11 + z * m21
-        out[3 * i + 2] = x * m02 + y * m12 + z * m22
+    for j in range(0, 9, 3):
+        x, y, z = R[i, j], R[i, j + 1], R[i, j + 2]
+        out[k, j] = x * m00 + y * m10 + z * m20
+        out[k, j + 1] = x * m01 + y * m11 + z * m21
+        out[k, j + 2] = x * m02 + y * m12 + z * m22
 
 
 @kernel
-def turn_outside(R, ax, ay, az, c, s, out):
-    """out = Rot(a, θ) R, the axis in base axes. `out` may be R."""
+def turn_outside(R, i, ax, ay, az, c, s, out, k):
+    """Row k of out = Rot(a, θ) R for row i of R, the axis in base axes."""
     v = 1.0 - c
     m00, m01, m02 = c + ax * ax * v, ax * ay * v - az * s, ax * az * v + ay * s
     m10, m11, m12 = ay * ax * v + az * s, c + ay * ay * v, ay * az * v - ax * s
     m20, m21, m22 = az * ax * v - ay * s, az * ay * v + ax * s, c + az * az * v
-    for k in range(3):
-        x, y, z = R[k], R[3 + k], R[6 + k]
-        out[k] = m00 * x + m01 * y + m02 * z
-        out[3 + k] = m10 * x + m11 * y + m12 * z
-        out[6 + k] = m20 * x + m21 * y + m22 * z
+    for j in range(3):
+        x, y, z = R[i, j], R[i, 3 + j], R[i, 6 + j]
+        out[k, j] = m00 * x + m01 * y + m02 * z
+        out[k, 3 + j] = m10 * x + m11 * y + m12 * z
+        out[k, 6 + j] = m20 * x + m21 * y + m22 * z
 
 
 @kernel
@@ -149,100 +150,101 @@ def towards(ax, ay, az, bx, by, bz, c, s):
 
 
 @kernel
-def clamp_arc(g, x, y):
-    """The pair (cos α, sin α) brought into the joint's arc; the nearer end where it lay outside."""
+def clamp_arc(joint, i, x, y):
+    """The pair (cos α, sin α) brought into the arc of joint i; the nearer end where it lay outside."""
     size = np.sqrt(x * x + y * y)
     if size < 1e-12:  # straight along the axis: every angle is as good; take the centre
-        return g[COS_C], g[SIN_C]
+        return joint[i, COS_C], joint[i, SIN_C]
     x, y = x / size, y / size
-    if g[HALF] >= np.pi:
+    if joint[i, HALF] >= np.pi:
         return x, y
-    u, v = x * g[COS_C] + y * g[SIN_C], y * g[COS_C] - x * g[SIN_C]
-    if u >= g[COS_H]:
+    cc, sc, ch = joint[i, COS_C], joint[i, SIN_C], joint[i, COS_H]
+    if x * cc + y * sc >= ch:
         return x, y
-    u, v = g[COS_H], g[SIN_H] if v >= 0.0 else -g[SIN_H]
-    return u * g[COS_C] - v * g[SIN_C], v * g[COS_C] + u * g[SIN_C]
+    v = joint[i, SIN_H] if y * cc - x * sc >= 0.0 else -joint[i, SIN_H]
+    return ch * cc - v * sc, v * cc + ch * sc
 
 
 @kernel
-def limit_forward(g, Rp, R, x, y, z):
-    """The legal direction nearest to (x, y, z) of a link whose parent's frame is Rp; its frame goes to R."""
-    if g[KIND] == HINGE:
-        e1x, e1y, e1z = apply(Rp, g[E1], g[E1 + 1], g[E1 + 2])
-        e2x, e2y, e2z = apply(Rp, g[E2], g[E2 + 1], g[E2 + 2])
-        c, s = clamp_arc(g, x * e1x + y * e1y + z * e1z, x * e2x + y * e2y + z * e2z)
-        turn(Rp, g[A], g[A + 1], g[A + 2], c, s, R)
-        ax, ay, az = apply(Rp, g[A], g[A + 1], g[A + 2])
-        along, across = g[ALONG], g[ACROSS]
+def limit_forward(joint, i, R, m, x, y, z):
+    """The legal direction nearest to (x, y, z) of link i, whose parent's frame is row m of R; its own goes to row i."""
+    if joint[i, KIND] == HINGE:
+        px, py, pz = joint[i, A], joint[i, A + 1], joint[i, A + 2]
+        e1x, e1y, e1z = apply(R, m, joint[i, E1], joint[i, E1 + 1], joint[i, E1 + 2])
+        e2x, e2y, e2z = apply(R, m, joint[i, E2], joint[i, E2 + 1], joint[i, E2 + 2])
+        c, s = clamp_arc(joint, i, x * e1x + y * e1y + z * e1z, x * e2x + y * e2y + z * e2z)
+        turn(R, m, px, py, pz, c, s, R, i)
+        ax, ay, az = apply(R, m, px, py, pz)
+        along, across = joint[i, ALONG], joint[i, ACROSS]
         return unit(
             along * ax + across * (c * e1x + s * e2x),
             along * ay + across * (c * e1y + s * e2y),
             along * az + across * (c * e1z + s * e2z),
             1.0, 0.0, 0.0,
         )  # fmt: skip
-    ux, uy, uz = apply(Rp, g[U], g[U + 1], g[U + 2])
-    if g[KIND] == CONE and ux * x + uy * y + uz * z < g[COS_H]:
-        x, y, z = towards(ux, uy, uz, x, y, z, g[COS_H], g[SIN_H])
+    ux, uy, uz = apply(R, m, joint[i, U], joint[i, U + 1], joint[i, U + 2])
+    if joint[i, KIND] == CONE and ux * x + uy * y + uz * z < joint[i, COS_H]:
+        x, y, z = towards(ux, uy, uz, x, y, z, joint[i, COS_H], joint[i, SIN_H])
     ax, ay, az, c, s = swing_axis(ux, uy, uz, x, y, z, 0.0, 0.0, 1.0)
-    turn_outside(Rp, ax, ay, az, c, s, R)
+    turn_outside(R, m, ax, ay, az, c, s, R, i)
     return x, y, z
 
 
 @kernel
-def limit_backward(g, gc, Bc, Ri, Rc, B, w, x, y, z):
-    """The legal direction nearest to (x, y, z) of a link, as its only child sees it, and its frame B.
+def limit_backward(joint, i, child, R, B, Q, x, y, z):
+    """The legal direction nearest to (x, y, z) of link i, as its only child sees it; its frame goes to row i of B.
 
-    g, gc: joints of the link and of its child; Bc: the child's frame in this pass; Ri, Rc: both before the pass.
+    B holds the frames of this pass, R those before it.
     """
-    if gc[KIND] == HINGE:
-        f1x, f1y, f1z = apply(Bc, gc[F1], gc[F1 + 1], gc[F1 + 2])
-        f2x, f2y, f2z = apply(Bc, gc[F2], gc[F2 + 1], gc[F2 + 2])
+    if joint[child, KIND] == HINGE:
+        px, py, pz = joint[child, A], joint[child, A + 1], joint[child, A + 2]
+        f1x, f1y, f1z = apply(B, child, joint[child, F1], joint[child, F1 + 1], joint[child, F1 + 2])
+        f2x, f2y, f2z = apply(B, child, joint[child, F2], joint[child, F2 + 1], joint[child, F2 + 2])
         # Seen from the child the link has turned by −α: its direction across the axis is f1 cos α − f2 sin α.
-        c, s = clamp_arc(gc, x * f1x + y * f1y + z * f1z, -(x * f2x + y * f2y + z * f2z))
-        turn(Bc, gc[A], gc[A + 1], gc[A + 2], c, -s, B)
-        ax, ay, az = apply(Bc, gc[A], gc[A + 1], gc[A + 2])
-        along, across = gc[F_ALONG], gc[F_ACROSS]
+        c, s = clamp_arc(joint, child, x * f1x + y * f1y + z * f1z, -(x * f2x + y * f2y + z * f2z))
+        turn(B, child, px, py, pz, c, -s, B, i)
+        ax, ay, az = apply(B, child, px, py, pz)
+        along, across = joint[child, F_ALONG], joint[child, F_ACROSS]
         return unit(
             along * ax + across * (c * f1x - s * f2x),
             along * ay + across * (c * f1y - s * f2y),
             along * az + across * (c * f1z - s * f2z),
             1.0, 0.0, 0.0,
         )  # fmt: skip
-    # Keep the present bend, B = Bc Rcᵀ Ri, swing the link to the wanted direction, then back into the child's cone.
-    Q = w.Q
-    for i in range(3):
+    # Keep the present bend, B = B_child R_childᵀ R, swing the link to the wanted direction, then back into the cone.
+    for j in range(3):
         for k in range(3):
             v = 0.0
-            for j in range(3):
-                v += Rc[3 * j + i] * Ri[3 * j + k]
-            Q[3 * i + k] = v
-    for i in range(3):
+            for h in range(0, 9, 3):
+                v += R[child, h + j] * R[i, h + k]
+            Q[3 * j + k] = v
+    for j in range(0, 9, 3):
         for k in range(3):
-            B[3 * i + k] = Bc[3 * i] * Q[k] + Bc[3 * i + 1] * Q[3 + k] + Bc[3 * i + 2] * Q[6 + k]
-    ux, uy, uz = apply(B, g[U], g[U + 1], g[U + 2])
+            B[i, j + k] = B[child, j] * Q[k] + B[child, j + 1] * Q[3 + k] + B[child, j + 2] * Q[6 + k]
+    ux, uy, uz = apply(B, i, joint[i, U], joint[i, U + 1], joint[i, U + 2])
     ax, ay, az, c, s = swing_axis(ux, uy, uz, x, y, z, 0.0, 0.0, 1.0)
-    turn_outside(B, ax, ay, az, c, s, B)
-    if gc[KIND] == CONE:
-        rx, ry, rz = apply(B, gc[U], gc[U + 1], gc[U + 2])
-        dx, dy, dz = apply(Bc, gc[U], gc[U + 1], gc[U + 2])
-        if rx * dx + ry * dy + rz * dz < gc[COS_H]:
-            nx, ny, nz = towards(dx, dy, dz, rx, ry, rz, gc[COS_H], gc[SIN_H])
+    turn_outside(B, i, ax, ay, az, c, s, B, i)
+    if joint[child, KIND] == CONE:
+        rx, ry, rz = apply(B, i, joint[child, U], joint[child, U + 1], joint[child, U + 2])
+        dx, dy, dz = apply(B, child, joint[child, U], joint[child, U + 1], joint[child, U + 2])
+        if rx * dx + ry * dy + rz * dz < joint[child, COS_H]:
+            nx, ny, nz = towards(dx, dy, dz, rx, ry, rz, joint[child, COS_H], joint[child, SIN_H])
             ax, ay, az, c, s = swing_axis(rx, ry, rz, nx, ny, nz, 0.0, 0.0, 1.0)
-            turn_outside(B, ax, ay, az, c, s, B)
-    return apply(B, g[U], g[U + 1], g[U + 2])
+            turn_outside(B, i, ax, ay, az, c, s, B, i)
+    return apply(B, i, joint[i, U], joint[i, U + 1], joint[i, U + 2])
 
 
 # --- obstacles ---
 
 
 @kernel
-def box_distance(o, px, py, pz):
+def box_distance(obstacles, k, px, py, pz):
     """Signed distance of a point from a box, and the outward normal there, in base axes."""
-    x, y, z = px - o[1], py - o[2], pz - o[3]
-    lx = o[7] * x + o[10] * y + o[13] * z
-    ly = o[8] * x + o[11] * y + o[14] * z
-    lz = o[9] * x + o[12] * y + o[15] * z
-    qx, qy, qz = abs(lx) - o[4], abs(ly) - o[5], abs(lz) - o[6]
+    x, y, z = px - obstacles[k, 1], py - obstacles[k, 2], pz - obstacles[k, 3]
+    lx = obstacles[k, 7] * x + obstacles[k, 10] * y + obstacles[k, 13] * z
+    ly = obstacles[k, 8] * x + obstacles[k, 11] * y + obstacles[k, 14] * z
+    lz = obstacles[k, 9] * x + obstacles[k, 12] * y + obstacles[k, 15] * z
+    qx, qy, qz = abs(lx) - obstacles[k, 4], abs(ly) - obstacles[k, 5], abs(lz) - obstacles[k, 6]
     sx, sy, sz = 1.0 if lx >= 0.0 else -1.0, 1.0 if ly >= 0.0 else -1.0, 1.0 if lz >= 0.0 else -1.0
     if qx <= 0.0 and qy <= 0.0 and qz <= 0.0:
         if qx >= qy and qx >= qz:
@@ -257,14 +259,14 @@ def box_distance(o, px, py, pz):
         nx, ny, nz = sx * ex / d, sy * ey / d, sz * ez / d
     return (
         d,
-        o[7] * nx + o[8] * ny + o[9] * nz,
-        o[10] * nx + o[11] * ny + o[12] * nz,
-        o[13] * nx + o[14] * ny + o[15] * nz,
+        obstacles[k, 7] * nx + obstacles[k, 8] * ny + obstacles[k, 9] * nz,
+        obstacles[k, 10] * nx + obstacles[k, 11] * ny + obstacles[k, 12] * nz,
+        obstacles[k, 13] * nx + obstacles[k, 14] * ny + obstacles[k, 15] * nz,
     )  # fmt: skip
 
 
 @kernel
-def nearest_to_box(o, px, py, pz, dx, dy, dz, length):
+def nearest_to_box(obstacles, k, px, py, pz, dx, dy, dz, length):
     """Where along a link it comes nearest to the box, as a share of its length, and that signed distance.
 
     The distance from a convex body is convex along a line, so a golden section finds its least value.
@@ -272,36 +274,36 @@ def nearest_to_box(o, px, py, pz, dx, dy, dz, length):
     g = 0.6180339887498949
     low, high = 0.0, 1.0
     a, b = high - g * (high - low), low + g * (high - low)
-    fa = box_distance(o, px + a * length * dx, py + a * length * dy, pz + a * length * dz)[0]
-    fb = box_distance(o, px + b * length * dx, py + b * length * dy, pz + b * length * dz)[0]
+    fa = box_distance(obstacles, k, px + a * length * dx, py + a * length * dy, pz + a * length * dz)[0]
+    fb = box_distance(obstacles, k, px + b * length * dx, py + b * length * dy, pz + b * length * dz)[0]
     for _ in range(40):
         if fa < fb:
             high, b, fb = b, a, fa
             a = high - g * (high - low)
-            fa = box_distance(o, px + a * length * dx, py + a * length * dy, pz + a * length * dz)[0]
+            fa = box_distance(obstacles, k, px + a * length * dx, py + a * length * dy, pz + a * length * dz)[0]
         else:
             low, a, fa = a, b, fb
             b = low + g * (high - low)
-            fb = box_distance(o, px + b * length * dx, py + b * length * dy, pz + b * length * dz)[0]
+            fb = box_distance(obstacles, k, px + b * length * dx, py + b * length * dy, pz + b * length * dz)[0]
     best, at = (fa, a) if fa < fb else (fb, b)
-    end = box_distance(o, px + length * dx, py + length * dy, pz + length * dz)[0]
+    end = box_distance(obstacles, k, px + length * dx, py + length * dy, pz + length * dz)[0]
     if end < best:
         best, at = end, 1.0
-    start = box_distance(o, px, py, pz)[0]
+    start = box_distance(obstacles, k, px, py, pz)[0]
     if start < best:
         best, at = start, 0.0
     return at, best
 
 
 @kernel
-def link_clearance(o, px, py, pz, dx, dy, dz, length):
+def link_clearance(obstacles, k, px, py, pz, dx, dy, dz, length):
     """Distance of a link from an obstacle; negative by how deep it is inside."""
-    if o[0] == SPHERE:
-        cx, cy, cz = o[1] - px, o[2] - py, o[3] - pz
+    if obstacles[k, 0] == SPHERE:
+        cx, cy, cz = obstacles[k, 1] - px, obstacles[k, 2] - py, obstacles[k, 3] - pz
         t = min(max(cx * dx + cy * dy + cz * dz, 0.0), length)
         x, y, z = cx - t * dx, cy - t * dy, cz - t * dz
-        return np.sqrt(x * x + y * y + z * z) - o[4]
-    return nearest_to_box(o, px, py, pz, dx, dy, dz, length)[1]
+        return np.sqrt(x * x + y * y + z * z) - obstacles[k, 4]
+    return nearest_to_box(obstacles, k, px, py, pz, dx, dy, dz, length)[1]
 
 
 @kernel
@@ -314,10 +316,9 @@ def push_off(obstacles, px, py, pz, length, dx, dy, dz):
     for _ in range(12):
         moved = False
         for k in range(obstacles.shape[0]):
-            o = obstacles[k]
-            if o[0] == SPHERE:
-                cx, cy, cz = o[1] - px, o[2] - py, o[3] - pz
-                far, radius = np.sqrt(cx * cx + cy * cy + cz * cz), o[4]
+            if obstacles[k, 0] == SPHERE:
+                cx, cy, cz = obstacles[k, 1] - px, obstacles[k, 2] - py, obstacles[k, 3] - pz
+                far, radius = np.sqrt(cx * cx + cy * cy + cz * cz), obstacles[k, 4]
                 if far - radius >= length:
                     continue
                 if far <= radius:  # the joint itself is inside: straight out
@@ -336,15 +337,16 @@ def push_off(obstacles, px, py, pz, length, dx, dy, dz):
                     dx, dy, dz = towards(cx, cy, cz, dx, dy, dz, c, s)
                     moved = True
             else:
-                reach = np.sqrt(o[4] * o[4] + o[5] * o[5] + min(o[6], 1e6) ** 2) + length
-                cx, cy, cz = o[1] - px, o[2] - py, o[3] - pz
-                if cx * cx + cy * cy + (cz * cz if o[6] < 1e6 else 0.0) > reach * reach:
+                wide = obstacles[k, 6] if obstacles[k, 6] < 1e6 else 0.0  # a rectangle has no end across the plane
+                reach = length + np.sqrt(obstacles[k, 4] ** 2 + obstacles[k, 5] ** 2 + wide**2)
+                cx, cy, cz = obstacles[k, 1] - px, obstacles[k, 2] - py, obstacles[k, 3] - pz
+                if cx * cx + cy * cy + cz * cz > reach * reach:
                     continue
-                at, depth = nearest_to_box(o, px, py, pz, dx, dy, dz, length)
+                at, depth = nearest_to_box(obstacles, k, px, py, pz, dx, dy, dz, length)
                 if depth >= 0.0:
                     continue
                 x, y, z = px + at * length * dx, py + at * length * dy, pz + at * length * dz
-                _, nx, ny, nz = box_distance(o, x, y, z)
+                _, nx, ny, nz = box_distance(obstacles, k, x, y, z)
                 if at * length < 1e-9:
                     dx, dy, dz = nx, ny, nz
                 else:
@@ -364,7 +366,7 @@ def deepest(parent, length, obstacles, p):
         k = parent[i]
         dx, dy, dz = unit(p[i, 0] - p[k, 0], p[i, 1] - p[k, 1], p[i, 2] - p[k, 2], 1.0, 0.0, 0.0)
         for j in range(obstacles.shape[0]):
-            d = -link_clearance(obstacles[j], p[k, 0], p[k, 1], p[k, 2], dx, dy, dz, length[i])
+            d = -link_clearance(obstacles, j, p[k, 0], p[k, 1], p[k, 2], dx, dy, dz, length[i])
             if d > worst:
                 worst, link, which = d, i, j
     return worst, link, which
@@ -441,17 +443,14 @@ def backward(parent, length, joint, branch, pulls, targets, loops, obstacles, li
         px, py, pz = p[m, 0], p[m, 1], p[m, 2]
         dx, dy, dz = unit(x - px, y - py, z - pz, 1.0, 0.0, 0.0)
         if limited:
-            g = joint[i]
-            child = int(g[ONLY_CHILD])
+            child = int(joint[i, ONLY_CHILD])
             if child >= 0 and w.weight[child] > 0.0:
-                dx, dy, dz = limit_backward(
-                    g, joint[child], w.B[child], w.R[i], w.R[child], w.B[i], w, dx, dy, dz
-                )  # fmt: skip
+                dx, dy, dz = limit_backward(joint, i, child, w.R, w.B, w.Q, dx, dy, dz)
             else:
-                ux, uy, uz = apply(w.R[i], g[U], g[U + 1], g[U + 2])
-                hx, hy, hz = apply(w.R[i], g[A], g[A + 1], g[A + 2])
+                ux, uy, uz = apply(w.R, i, joint[i, U], joint[i, U + 1], joint[i, U + 2])
+                hx, hy, hz = apply(w.R, i, joint[i, A], joint[i, A + 1], joint[i, A + 2])
                 ax, ay, az, c, s = swing_axis(ux, uy, uz, dx, dy, dz, hx, hy, hz)
-                turn_outside(w.R[i], ax, ay, az, c, s, w.B[i])
+                turn_outside(w.R, i, ax, ay, az, c, s, w.B, i)
         if obstacles.shape[0] > 0:
             dx, dy, dz = push_off(obstacles, x, y, z, length[i], -dx, -dy, -dz)
             dx, dy, dz = -dx, -dy, -dz
@@ -474,11 +473,11 @@ def forward(parent, length, joint, obstacles, limited, cos_cap, sin_cap, p, w):
             dx, dy, dz = towards(ox, oy, oz, dx, dy, dz, cos_cap, sin_cap)
         if limited:
             # The root's frame, row 0, is the base's and never turns.
-            dx, dy, dz = limit_forward(joint[i], w.R[m], w.R[i], dx, dy, dz)
+            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
         if obstacles.shape[0] > 0:
             dx, dy, dz = push_off(obstacles, px, py, pz, length[i], dx, dy, dz)
             if limited:  # limits are a promise, clearance is an aim
-                dx, dy, dz = limit_forward(joint[i], w.R[m], w.R[i], dx, dy, dz)
+                dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
         p[i, 0], p[i, 1], p[i, 2] = px + length[i] * dx, py + length[i] * dy, pz + length[i] * dz
         w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
 
@@ -506,7 +505,7 @@ def settle(parent, length, joint, limited, p, w):
         else:
             dx, dy, dz = 1.0, 0.0, 0.0
         if limited:
-            dx, dy, dz = limit_forward(joint[i], w.R[m], w.R[i], dx, dy, dz)
+            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
             exact = False
         w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
         if not exact:

@@ -8,8 +8,17 @@ import numpy as np
 
 from ik_sim.compiled import kernel
 from ik_sim.fabrik import cycle as c
-from ik_sim.fabrik.cycle import (
-    backward, chain_cycle, deepest, forward, limit_forward, settle, swing_axis, towards, unit, workspace,
+from ik_sim.fabrik.cycle import (  # fmt: skip
+    backward,
+    chain_cycle,
+    deepest,
+    forward,
+    limit_forward,
+    settle,
+    swing_axis,
+    towards,
+    unit,
+    workspace,
 )  # fmt: skip
 
 # Places in the settings row.
@@ -82,7 +91,7 @@ def measure(pulls, targets, loops, p):
 
 @kernel
 def lay_straight(parent, length, target, p, inside):
-    """The closest answer to a target out of reach: all links towards it, or the longest towards and the rest against."""
+    """The closest answer to a target out of reach: all links towards it, or all but the longest against."""
     n = p.shape[0] - 1
     longest = 1
     for i in range(2, n + 1):
@@ -148,7 +157,7 @@ def stand(parent, length, joint, limited, p, w):
         m = parent[i]
         dx, dy, dz = unit(w.old[i, 0], w.old[i, 1], w.old[i, 2], 1.0, 0.0, 0.0)
         if limited:
-            dx, dy, dz = limit_forward(joint[i], w.R[m], w.R[i], dx, dy, dz)
+            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
         w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
         p[i, 0], p[i, 1], p[i, 2] = (
             p[m, 0] + length[i] * dx, p[m, 1] + length[i] * dy, p[m, 2] + length[i] * dz,
@@ -168,19 +177,18 @@ def scatter(parent, length, joint, limited, plane, p, w, random):
             r = np.sqrt(1.0 - z * z)
             x, y, z = r * np.cos(a), r * np.sin(a), z
         if limited:
-            g = joint[i]
-            if g[c.KIND] == c.HINGE:
-                t = g[c.CENTRE] + min(g[c.HALF], np.pi) * (2.0 * b - 1.0)
-                e1x, e1y, e1z = c.apply(w.R[m], g[c.E1], g[c.E1 + 1], g[c.E1 + 2])
-                e2x, e2y, e2z = c.apply(w.R[m], g[c.E2], g[c.E2 + 1], g[c.E2 + 2])
+            if joint[i, c.KIND] == c.HINGE:
+                t = joint[i, c.CENTRE] + min(joint[i, c.HALF], np.pi) * (2.0 * b - 1.0)
+                e1x, e1y, e1z = c.apply(w.R, m, joint[i, c.E1], joint[i, c.E1 + 1], joint[i, c.E1 + 2])
+                e2x, e2y, e2z = c.apply(w.R, m, joint[i, c.E2], joint[i, c.E2 + 1], joint[i, c.E2 + 2])
                 x = np.cos(t) * e1x + np.sin(t) * e2x
                 y = np.cos(t) * e1y + np.sin(t) * e2y
                 z = np.cos(t) * e1z + np.sin(t) * e2z
-            elif g[c.KIND] == c.CONE:
-                ux, uy, uz = c.apply(w.R[m], g[c.U], g[c.U + 1], g[c.U + 2])
-                cosine = 1.0 - b * (1.0 - g[c.COS_H])
+            elif joint[i, c.KIND] == c.CONE:
+                ux, uy, uz = c.apply(w.R, m, joint[i, c.U], joint[i, c.U + 1], joint[i, c.U + 2])
+                cosine = 1.0 - b * (1.0 - joint[i, c.COS_H])
                 x, y, z = towards(ux, uy, uz, x, y, z, cosine, np.sqrt(max(0.0, 1.0 - cosine * cosine)))
-            x, y, z = limit_forward(g, w.R[m], w.R[i], x, y, z)
+            x, y, z = limit_forward(joint, i, w.R, m, x, y, z)
         w.old[i, 0], w.old[i, 1], w.old[i, 2] = x, y, z
         p[i, 0], p[i, 1], p[i, 2] = (
             p[m, 0] + length[i] * x, p[m, 1] + length[i] * y, p[m, 2] + length[i] * z,
@@ -188,13 +196,13 @@ def scatter(parent, length, joint, limited, plane, p, w, random):
 
 
 @kernel
-def joint_angle(g, Rp, x, y, z):
-    """Angle of a hinge, or of the swing at a ball joint, with a link along (x, y, z) [rad]."""
-    if g[c.KIND] == c.HINGE:
-        e1x, e1y, e1z = c.apply(Rp, g[c.E1], g[c.E1 + 1], g[c.E1 + 2])
-        e2x, e2y, e2z = c.apply(Rp, g[c.E2], g[c.E2 + 1], g[c.E2 + 2])
+def joint_angle(joint, i, R, m, x, y, z):
+    """Angle of a hinge, or of the swing at a ball joint, with link i along (x, y, z) [rad]."""
+    if joint[i, c.KIND] == c.HINGE:
+        e1x, e1y, e1z = c.apply(R, m, joint[i, c.E1], joint[i, c.E1 + 1], joint[i, c.E1 + 2])
+        e2x, e2y, e2z = c.apply(R, m, joint[i, c.E2], joint[i, c.E2 + 1], joint[i, c.E2 + 2])
         return np.arctan2(x * e2x + y * e2y + z * e2z, x * e1x + y * e1y + z * e1z)
-    ux, uy, uz = c.apply(Rp, g[c.U], g[c.U + 1], g[c.U + 2])
+    ux, uy, uz = c.apply(R, m, joint[i, c.U], joint[i, c.U + 1], joint[i, c.U + 2])
     _, _, _, cosine, sine = swing_axis(ux, uy, uz, x, y, z, 0.0, 0.0, 1.0)
     return np.arctan2(sine, cosine)
 
@@ -202,30 +210,31 @@ def joint_angle(g, Rp, x, y, z):
 @kernel
 def angles(parent, length, joint, p, out):
     """Every joint's angle; frames are followed from the root."""
-    w = workspace(p.shape[0], True)
-    settle(parent, length, joint, True, p, w)
+    limited = joint.shape[0] > 0
+    w = workspace(p.shape[0], limited)
+    settle(parent, length, joint, limited, p, w)
     for i in range(1, p.shape[0]):
-        out[i] = joint_angle(joint[i], w.R[parent[i]], w.old[i, 0], w.old[i, 1], w.old[i, 2])
+        out[i] = joint_angle(joint, i, w.R, parent[i], w.old[i, 0], w.old[i, 1], w.old[i, 2])
 
 
 @kernel
 def held_joint(parent, length, joint, p, w):
-    """The first joint that stands at an end of its arc or cone (its point), its angle, and that end; -1: none does."""
-    settle(parent, length, joint, True, p, w)
+    """The first joint that stands at an end of its arc or cone (its point) and its angle; -1: none does."""
+    settle(parent, length, joint, joint.shape[0] > 0, p, w)
     for i in range(1, p.shape[0]):
-        g = joint[i]
-        if g[c.KIND] == c.FREE or g[c.HALF] >= np.pi:
+        if joint[i, c.KIND] == c.FREE or joint[i, c.HALF] >= np.pi:
             continue
-        t = joint_angle(g, w.R[parent[i]], w.old[i, 0], w.old[i, 1], w.old[i, 2])
-        u = t - g[c.CENTRE]
+        t = joint_angle(joint, i, w.R, parent[i], w.old[i, 0], w.old[i, 1], w.old[i, 2])
+        u = t - joint[i, c.CENTRE]
         u -= 2.0 * np.pi * np.rint(u / (2.0 * np.pi))
-        if abs(u) >= g[c.HALF] - 1e-7:
+        if abs(u) >= joint[i, c.HALF] - 1e-7:
             return i, t
     return -1, 0.0
 
 
 @kernel
 def note(trace, phases, out, phase, p):
+    """Write the points to the next row of the trace, where there is one."""
     row = int(out[TRACE_ROWS])
     if row < trace.shape[0]:
         phases[row] = phase
@@ -237,6 +246,7 @@ def note(trace, phases, out, phase, p):
 
 @kernel
 def say(out, status, reason, a, b, d, e):
+    """Write a verdict and the numbers of its sentence."""
     out[STATUS], out[REASON] = status, reason
     out[DETAIL], out[DETAIL + 1], out[DETAIL + 2], out[DETAIL + 3] = a, b, d, e
 
@@ -372,7 +382,7 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
             say(out, OUT_OF_REACH, INSIDE, float(e), far, least, least - far)
             return FINE
         for k in range(obstacles.shape[0]):
-            d = c.link_clearance(obstacles[k], targets[e, 0], targets[e, 1], targets[e, 2], 1.0, 0.0, 0.0, 0.0)
+            d = c.link_clearance(obstacles, k, targets[e, 0], targets[e, 1], targets[e, 2], 1.0, 0.0, 0.0, 0.0)
             if d < -tolerance:
                 say(out, OBSTRUCTED, TARGET_IN_OBSTACLE, float(e), float(k), -d, 0.0)
                 return FINE

@@ -97,7 +97,9 @@ class Skeleton:
             raise InvalidArgumentError("parent", "must be -1 for point 0, and for every other point one before it")
         joints = tuple(self.joints) if len(self.joints) else (None,) * m
         if len(joints) != m:
-            raise InvalidArgumentError("joints", f"has {len(joints)} entries; wanted {m}, one a point, the root's unused")
+            raise InvalidArgumentError(
+                "joints", f"has {len(joints)} entries; wanted {m}, one a point, the root's unused"
+            )
         for i, joint in enumerate(joints):
             _check_joint(joint, d, i)
         if not self.effectors or any(not 0 < e < m for e in self.effectors):
@@ -158,7 +160,9 @@ class Skeleton:
                 raise InvalidArgumentError("limits", "give limits or joints, not both")
             arcs = np.asarray(limits, dtype=np.float64)
             if arcs.shape != (len(L), 2) or d != 2:
-                raise InvalidArgumentError("limits", f"has shape {arcs.shape}; wanted ({len(L)}, 2), for a planar chain")
+                raise InvalidArgumentError(
+                    "limits", f"has shape {arcs.shape}; wanted ({len(L)}, 2), for a planar chain"
+                )
             joints = [Arc(float(low), float(high)) for low, high in arcs]
         if joints is not None and len(joints) != len(L):
             raise InvalidArgumentError("joints", f"has {len(joints)} entries; wanted {len(L)}, one a link")
@@ -223,14 +227,14 @@ class Skeleton:
         return bool(np.array_equal(self.parent, np.arange(-1, m - 1))) and self.effectors == (m - 1,)
 
     def reach(self, effector: int = 0) -> tuple[float, float]:
-        """Smallest and largest distance from the root at which an effector can stand, limits aside: [2 max L − Σ L, Σ L]."""
+        """Smallest and largest distance from the root at which an effector can stand, limits aside."""
         from ik_sim.fabrik.search import reach_of
 
         most, least = reach_of(self._parent, self._length, self.effectors[effector])
         return float(least), float(most)
 
     def angles(self, points: Any) -> Float[np.ndarray, "m"]:
-        """Angle of every joint at these points [rad]: signed for hinges and in the plane, of the swing for ball joints."""
+        """Angle of every joint at these points [rad]: signed for hinges and in the plane, else of the swing."""
         from ik_sim.fabrik.search import angles
 
         p = self.pad(points, "points")
@@ -272,6 +276,7 @@ class Skeleton:
     _pulls: Any = field(init=False, repr=False)
     _loops: Any = field(init=False, repr=False)
     _start: Any = field(init=False, repr=False)
+    _kind: Any = field(init=False, repr=False)
 
     def _with_lengths(self, length: Any, along: Any) -> Skeleton:
         put = object.__setattr__
@@ -294,12 +299,9 @@ class Skeleton:
                 u[i, :d] = along
         geometry = np.zeros((m, c.JOINT))
         children = np.bincount(self.parent[1:], minlength=m)
-        for i in range(m):
-            geometry[i, c.ONLY_CHILD] = int(np.flatnonzero(self.parent == i)[0]) if children[i] == 1 and m < 5000 else -1
-        if m >= 5000:
-            only = np.full(m, -1)
-            only[self.parent[1:]] = np.arange(1, m)
-            geometry[:, c.ONLY_CHILD] = np.where(children == 1, only, -1)
+        child = np.full(m, -1)
+        child[self.parent[1:]] = np.arange(1, m)
+        geometry[:, c.ONLY_CHILD] = np.where(children == 1, child, -1)
         for i in range(1, m):
             _lay_out(geometry[i], self.joints[i], d, u[i], u[self.parent[i]] if self.parent[i] > 0 else u[i])
         pulls = np.array([[e, w] for e, w in zip(self.effectors, self.weights, strict=True)], dtype=np.float64)
@@ -323,6 +325,8 @@ class Skeleton:
         put(self, "_pulls", pulls)
         put(self, "_loops", np.array(self.loops, dtype=np.float64).reshape(-1, 3))
         put(self, "_start", rest)
+        free = not (self.limited or self.loops)
+        put(self, "_kind", (d, free, free and self.is_chain))
 
 
 def lay_out_obstacles(obstacles: Sequence[Sphere | Box], dimension: int, margin: float) -> Float[np.ndarray, "k 16"]:
@@ -354,7 +358,9 @@ def lay_out_obstacles(obstacles: Sequence[Sphere | Box], dimension: int, margin:
             else:
                 R = np.asarray(thing.rotation, dtype=np.float64)
             if R.shape != (3, 3) or not np.allclose(R @ R.T, np.eye(3), atol=1e-9):
-                raise InvalidArgumentError(name, "its rotation must be a (3, 3) rotation matrix, or an angle in the plane")
+                raise InvalidArgumentError(
+                    name, "its rotation must be a (3, 3) rotation matrix, or an angle in the plane"
+                )
             rows[k, 7:16] = R.ravel()
     return rows
 

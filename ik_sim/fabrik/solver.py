@@ -332,31 +332,33 @@ class Solver:
     # --- pieces ---
 
     def _arguments(self, skeleton: Skeleton, target: Any, start: Any) -> tuple[Any, Any]:
-        d, e = skeleton.rest.shape[1], len(skeleton.effectors)
-        t = np.asarray(target, dtype=np.float64)
-        if t.shape != (e, d) and not (e == 1 and t.shape == (d,)):
-            raise InvalidArgumentError("target", f"has shape {t.shape}; wanted {(d,) if e == 1 else (e, d)}")
-        targets = np.zeros((e, 3))
+        d, pulls = skeleton.rest.shape[1], skeleton._pulls
+        targets = np.zeros((len(pulls), 3))
+        try:
+            t = np.asarray(target, dtype=np.float64)
+        except (TypeError, ValueError):
+            t = np.empty(0)
+        if t.shape != (len(pulls), d) and not (len(pulls) == 1 and t.shape == (d,)):
+            wanted = (d,) if len(pulls) == 1 else (len(pulls), d)
+            raise InvalidArgumentError("target", f"has shape {t.shape}; wanted numbers of shape {wanted}")
         targets[:, :d] = t
-        if start is None:
-            return targets, skeleton._start.copy()
-        return targets, skeleton.pad(start, "start")
+        return targets, skeleton._start.copy() if start is None else skeleton.pad(start, "start")
 
     def _settings(self, skeleton: Skeleton, blocks: int) -> Any:
-        free = not (skeleton.limited or blocks or skeleton.loops)
-        simple = free and skeleton.is_chain and self.rotation_cap is None
-        key = (skeleton.dimension, free, simple)
+        key = (skeleton._kind, blocks > 0)
         known: dict[Any, Any] = self._rows  # type: ignore[attr-defined]
         if key not in known:
+            dimension, free, simple = skeleton._kind
+            free = free and not blocks
+            simple = simple and not blocks and self.rotation_cap is None
             cap = np.pi if self.rotation_cap is None else self.rotation_cap
             cosine = -2.0 if self.rotation_cap is None else np.cos(cap)
             patience, drop = (np.inf, 1.0) if simple else (100.0, 0.999) if free else (25.0, 0.99)
             if self.patience is not None:
-                patience = float(self.patience)
-                drop = 0.99 if simple else drop
+                patience, drop = float(self.patience), 0.99 if simple else drop
             known[key] = np.array(
                 [self.tolerance, self.max_cycles, cosine, np.sin(cap), self.bend, self.max_restarts, self.seed,
-                 patience, drop, skeleton.dimension == 2, simple], dtype=np.float64,
+                 patience, drop, dimension == 2, simple], dtype=np.float64,
             )  # fmt: skip
         return known[key]
 
