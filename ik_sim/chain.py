@@ -86,6 +86,8 @@ class Chain:
     """The chain as kernels read it. Treat as read-only: it is writable only because numba calls are faster that way."""
     family_fit: families.Family | None
     """The ideal arm of the chain's family, None for plain serial chains."""
+    record_size: int = 0
+    """Length of the row in which a compiled solver answers (see solvers/record.py): the joints and 20 numbers more."""
     form: int = 0
     """One number for family and fit: the family's code, plus 10 if the chain is only almost of it."""
 
@@ -181,7 +183,7 @@ class Chain:
         for array in (lower, upper, *(v for v in rest.values() if isinstance(v, np.ndarray))):
             array.setflags(write=False)
         form = int(packed[FAMILY] + 10 * packed[NEAR])
-        return Chain(lower=lower, upper=upper, packed=packed, family_fit=family, form=form, **rest)
+        return Chain(lower=lower, upper=upper, packed=packed, family_fit=family, record_size=n + 20, form=form, **rest)
 
     def with_limits(self, limits: Mapping[str, tuple[float, float]]) -> Chain:
         """The same chain with other position limits [rad or m] for the named joints."""

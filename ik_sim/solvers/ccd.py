@@ -66,11 +66,12 @@ def sweep(c, T, kind, weight, w):
 
 
 @kernel
-def solve_ccd(c, T, kind, q_seed, s, trace, out):
+def solve_ccd(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     weight = s[WEIGHT] * w.state[it.LENGTH] / max(w.q.shape[0], 1)
     while it.goes_on(c, T, kind, s, trace, w, out):
         before = w.q[0]

@@ -181,23 +181,40 @@ def ur_link5(c, D, s1, c1, k5, theta6, out):
 
 
 @kernel
-def ur_angles(D, s1, c1, link5, theta2, theta3, theta):
-    """All six angles once the plane, link 5 and the two-link angles are chosen; the orientation is met exactly."""
+def ur_wrist(D, s1, c1, link5):
+    """θ_2 + θ_3 + θ_4, θ_5 and θ_6 once plane and link 5 are chosen; the orientation is met whatever θ_2 and θ_3 are."""
     s234, c234 = link5[0] * c1 + link5[1] * s1, -link5[2]
     size = np.sqrt(s234 * s234 + c234 * c234)
     s234, c234 = s234 / size, c234 / size
-    theta[0] = np.arctan2(s1, c1)
-    theta[1], theta[2] = theta2, theta3
-    theta[3] = r.wrap(np.arctan2(s234, c234) - theta2 - theta3)
     x4x, x4y, x4z = c234 * c1, c234 * s1, s234
     cos5 = s1 * D[2] - c1 * D[5]
     sin5 = -(x4x * D[2] + x4y * D[5] + x4z * D[8])
-    theta[4] = np.arctan2(sin5, cos5)
     size = np.sqrt(sin5 * sin5 + cos5 * cos5)
     s5, c5 = sin5 / size, cos5 / size
     x5x, x5y, x5z = c5 * x4x + s5 * s1, c5 * x4y - s5 * c1, c5 * x4z
     y5x, y5y, y5z = -s234 * c1, -s234 * s1, c234  # y_5 = -z_4
-    theta[5] = np.arctan2(D[0] * y5x + D[3] * y5y + D[6] * y5z, D[0] * x5x + D[3] * x5y + D[6] * x5z)
+    theta6 = np.arctan2(D[0] * y5x + D[3] * y5y + D[6] * y5z, D[0] * x5x + D[3] * x5y + D[6] * x5z)
+    return np.arctan2(s234, c234), np.arctan2(sin5, cos5), theta6
+
+
+@kernel
+def ur_angles(D, s1, c1, link5, theta2, theta3, theta):
+    """All six angles once the plane, link 5 and the two-link angles are chosen."""
+    sum234, theta5, theta6 = ur_wrist(D, s1, c1, link5)
+    theta[0], theta[1], theta[2] = np.arctan2(s1, c1), theta2, theta3
+    theta[3], theta[4], theta[5] = r.wrap(sum234 - theta2 - theta3), theta5, theta6
+
+
+@kernel
+def elbow_triangle(l2, l3, dist):
+    """Bend δ and the angle β at the base between the first link and the target, for a tip at `dist` (see `bend`)."""
+    outer = max((l2 + l3 - dist) * (l2 + l3 + dist), 0.0)
+    gap = abs(l2 - l3)
+    inner = max((dist - gap) * (dist + gap), 0.0)
+    a, b = np.sqrt(outer), np.sqrt(inner)
+    whole = outer + inner
+    sine, cosine = 2.0 * a * b / whole, (inner - outer) / whole
+    return 2.0 * np.arctan2(a, b), np.arctan2(l3 * sine, l2 + l3 * cosine)
 
 
 @kernel
@@ -221,50 +238,100 @@ def ur_branch(c, D, k1, k5, k3, theta6, work, theta):
 
 
 @kernel
+def _joint(c, i, theta, seed):
+    """Family angle i as a joint value: (value, violation) by the legal turn nearest to the seed."""
+    signs = int(c[PARAMETERS]) + 28
+    value = c[signs + i] * (theta - c[signs + 6 + i])
+    return r.nearest_turn(value, seed, c[int(c[LOWER]) + i], c[int(c[UPPER]) + i])
+
+
+@kernel
 def solve_ur(c, T, kind, s, out):
-    """Nearest legal branch. Leaves joints and, on a miss, status and reason in `out`; True when a branch is legal."""
+    """Nearest legal branch. Leaves joints and, on a miss, status and reason in `out`; True when a branch is legal.
+
+    The joints that branches share are weighed first, and branches given up as soon as another one is nearer.
+    """
     D = family_target(c, T)
-    work, theta, q = np.empty(6), np.empty(6), np.empty(6)
-    seed, best = np.empty(6), np.empty(6)
+    p = int(c[PARAMETERS]) + 24
+    l2, l3 = -c[p], -c[p + 1]
+    work, seed = np.empty(6), np.empty(6)
     for i in range(6):
         seed[i] = out[i]
     theta6 = family_angle(c, seed, 5, 4)
-    nearest, least_gap, least_beyond, blocked, reachable, singular_best = np.inf, np.inf, np.inf, 0, 0, False
+    nearest = np.inf
+    for k1 in range(2):
+        s1, c1, inside = ur_plane(c, D[9], D[10], k1)
+        if inside > REACH_SLACK:
+            break
+        q1, beyond = _joint(c, 0, np.arctan2(s1, c1), seed[0])
+        d1 = (q1 - seed[0]) * (q1 - seed[0])
+        if beyond > LIMIT_SLACK or d1 >= nearest:
+            continue
+        for k5 in range(2):
+            singular = ur_link5(c, D, s1, c1, k5, theta6, work)
+            if singular and k5 == 1:
+                continue
+            X, Y = -(work[3] * c1 + work[4] * s1), -work[5]
+            dist = np.sqrt(X * X + Y * Y)
+            if dist > l2 + l3 + REACH_SLACK or dist < abs(l2 - l3) - REACH_SLACK:
+                continue
+            sum234, theta5, angle6 = ur_wrist(D, s1, c1, work)
+            q5, beyond5 = _joint(c, 4, theta5, seed[4])
+            q6, beyond6 = _joint(c, 5, angle6, seed[5])
+            d5 = d1 + (q5 - seed[4]) * (q5 - seed[4]) + (q6 - seed[5]) * (q6 - seed[5])
+            if beyond5 > LIMIT_SLACK or beyond6 > LIMIT_SLACK or d5 >= nearest:
+                continue
+            delta, beta = elbow_triangle(l2, l3, dist)
+            direction = np.arctan2(Y, X)
+            for k3 in range(2):
+                theta3 = delta if k3 == 0 else -delta
+                theta2 = direction - (beta if k3 == 0 else -beta)
+                q2, beyond2 = _joint(c, 1, theta2, seed[1])
+                q3, beyond3 = _joint(c, 2, theta3, seed[2])
+                q4, beyond4 = _joint(c, 3, sum234 - theta2 - theta3, seed[3])
+                distance = (
+                    d5 + (q2 - seed[1]) * (q2 - seed[1]) + (q3 - seed[2]) * (q3 - seed[2]) + (q4 - seed[3]) * (q4 - seed[3])
+                )
+                if distance < nearest and beyond2 <= LIMIT_SLACK and beyond3 <= LIMIT_SLACK and beyond4 <= LIMIT_SLACK:
+                    nearest = distance
+                    out[0], out[1], out[2], out[3], out[4], out[5] = q1, q2, q3, q4, q5, q6
+                    out[6 + r.SINGULAR_POSE] = 1.0 if singular else 0.0
+    if nearest < np.inf:
+        return True
+    _why_no_ur_branch(c, D, seed, theta6, work, out)
+    return False
+
+
+@kernel
+def _why_no_ur_branch(c, D, seed, theta6, work, out):
+    """All branches once more, for the reason and for the joints that come nearest."""
+    theta, q = np.empty(6), np.empty(6)
+    least_gap, least_beyond, blocked, reachable = np.inf, np.inf, 0, 0
     for k1 in range(2):
         for k5 in range(2):
             for k3 in range(2):
                 gap, singular = ur_branch(c, D, k1, k5, k3, theta6, work, theta)
                 if singular and k5 == 1:
                     continue
-                beyond, where, distance = to_joints(c, theta, seed, q, 4)
+                beyond, where, _ = to_joints(c, theta, seed, q, 4)
                 if gap > REACH_SLACK:
                     if reachable == 0 and gap < least_gap:
                         least_gap = gap
                         r.copy(q, out)
                     continue
                 reachable += 1
-                if beyond > LIMIT_SLACK:
-                    if beyond < least_beyond:
-                        least_beyond, blocked = beyond, where
-                        if nearest == np.inf:
-                            r.copy(q, out)
-                elif distance < nearest:
-                    nearest, singular_best = distance, singular
-                    r.copy(q, best)
-    if nearest < np.inf:
-        r.copy(best, out)
-        out[6 + r.SINGULAR_POSE] = 1.0 if singular_best else 0.0
-        return True
+                if beyond < least_beyond:
+                    least_beyond, blocked = beyond, where
+                    r.copy(q, out)
     if reachable > 0:
         r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, float(reachable), float(blocked), least_beyond)
-        return False
+        return
     p = int(c[PARAMETERS]) + 24
     rho = np.sqrt(D[9] * D[9] + D[10] * D[10])
     if rho < abs(c[p + 2]) - REACH_SLACK:
         r.say(c, out, r.OUT_OF_REACH, r.INSIDE_CYLINDER, rho, abs(c[p + 2]))
     else:
         _say_ur_ring(c, D, theta6, work, out)
-    return False
 
 
 @kernel
@@ -428,6 +495,29 @@ def srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, q):
 
 
 @kernel
+def srs_flip(theta, branch, flipped):
+    """The same link directions with other signs of θ_2, θ_4, θ_6 (bits 1, 2, 4 of `branch`)."""
+    for i in range(7):
+        flipped[i] = theta[i]
+    for bit in range(3):
+        if branch >> bit & 1:
+            middle = 2 * bit + 1
+            flipped[middle - 1] += np.pi
+            flipped[middle] = -flipped[middle]
+            flipped[middle + 1] += np.pi
+
+
+@kernel
+def _flipped_joints(c, D, g, cp, sp, branch, pairs, theta, seed, free, d, flipped, q):
+    """Joints of one sign branch from the angles of branch 0; free pairs depend on the signs and are worked out anew."""
+    if pairs:
+        s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
+        return srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, flipped, q)
+    srs_flip(theta, branch, flipped)
+    return to_joints(c, flipped, seed, q, 2)
+
+
+@kernel
 def share_pairs(c, pairs, seed, theta, signs):
     """Where only the sum of two angles counts, move what is over the second's limits to the first."""
     for _ in range(3):
@@ -536,6 +626,7 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
     stays in room[MAX_ROOTS + 8].
     """
     roots, d, theta, trial = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6], np.empty(7), np.empty(7)
+    at_middle, at_wanted = np.empty(7), np.empty(7)
     count = srs_roots(c, D, g, roots)
     least, blocked, best = np.inf, 0, np.inf
     # Gaps between roots, outwards from psi. Without roots the circle is one gap.
@@ -586,16 +677,24 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
             wanted = low + into
         cm, sm = np.cos(middle), np.sin(middle)
         cw, sw = np.cos(wanted), np.sin(wanted)
+        srs_directions(g, cm, sm, d)
+        pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, at_middle)
+        wanted_known, wanted_pairs = False, 0
         for branch in range(8):
-            s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
-            beyond, where, _ = srs_joints(c, D, g, cm, sm, s2, s4, s6, seed, free, d, theta, trial)
+            beyond, where, _ = _flipped_joints(c, D, g, cm, sm, branch, pairs, at_middle, seed, free, d, theta, trial)
             if beyond > LIMIT_SLACK:
                 if beyond < least:
                     least, blocked = beyond, where
                     if not found:
                         r.copy(trial, q)
                 continue
-            beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
+            if not wanted_known:
+                srs_directions(g, cw, sw, d)
+                wanted_pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, at_wanted)
+                wanted_known = True
+            beyond, where, away = _flipped_joints(
+                c, D, g, cw, sw, branch, wanted_pairs, at_wanted, seed, free, d, theta, trial
+            )
             if beyond <= LIMIT_SLACK and away < best:
                 best, found, found_distance = away, True, distance
                 room[MAX_ROOTS + 8] = wanted
@@ -762,7 +861,7 @@ def solve_planar(c, T, kind, s, out):
 
 
 @kernel
-def ideal_ur(c, T, kind, q_seed, s, trace, out):
+def ideal_ur(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_ur(c, T, kind, s, out)
@@ -771,7 +870,7 @@ def ideal_ur(c, T, kind, q_seed, s, trace, out):
 
 
 @kernel
-def ideal_srs(c, T, kind, q_seed, s, trace, out):
+def ideal_srs(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_srs(c, T, kind, s, out)
@@ -780,7 +879,7 @@ def ideal_srs(c, T, kind, q_seed, s, trace, out):
 
 
 @kernel
-def ideal_planar(c, T, kind, q_seed, s, trace, out):
+def ideal_planar(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_planar(c, T, kind, s, out)
@@ -790,7 +889,7 @@ def ideal_planar(c, T, kind, q_seed, s, trace, out):
 
 
 @kernel
-def real_arm(c, T, kind, q_seed, s, trace, out):
+def real_arm(c, T, kind, q_seed, s, out):
     """An arm that is almost of its family: the ideal arm's answer, polished on the real chain."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
@@ -812,7 +911,7 @@ def real_arm(c, T, kind, q_seed, s, trace, out):
 
 
 @kernel
-def no_closed_form(c, T, kind, q_seed, s, trace, out):
+def no_closed_form(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         if c[FAMILY] == 0.0:

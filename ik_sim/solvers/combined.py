@@ -457,7 +457,7 @@ def combined_chain(c, T, kind, s, trace, out):
     while it.goes_on(c, T, kind, s, trace, w, out):
         if st[it.RESTART] != restart:
             restart, spent_here = st[it.RESTART], 0
-        if with_slsqp and spent_here >= int(s[CYCLES]):
+        if with_slsqp and spent_here >= (15 if s[PREDICT] != 0.0 else int(s[CYCLES])):
             it.nudge(c, w, 1e-4)  # off a straight chain, where the gradient vanishes
             most = int(min(s[MOST_EVALUATIONS], s[it.MAX_ITERATIONS] - st[it.ITERATION] + 1.0))
             used = slsqp.run_chain(c, T, kind, s, w, data, s[WHOLE_CHAIN], lower, upper, most)
@@ -485,10 +485,10 @@ def combined_chain(c, T, kind, s, trace, out):
 
 
 @kernel
-def whole_chain(c, T, kind, q_seed, s, trace, out):
+def whole_chain(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
-        combined_chain(c, T, kind, s, trace, out)
+        combined_chain(c, T, kind, s, r.trace_rows(c, out), out)
     return code
 
 
@@ -502,37 +502,37 @@ def _write_counts(c, counts, out):
 
 
 @kernel
-def two_link_ur(c, T, kind, q_seed, s, trace, out):
+def two_link_ur(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = np.zeros(8)
-        combined_ur(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
     return code
 
 
 @kernel
-def two_link_srs(c, T, kind, q_seed, s, trace, out):
+def two_link_srs(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = np.zeros(8)
-        combined_srs(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+        combined_srs(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
     return code
 
 
 @kernel
-def two_link_near(c, T, kind, q_seed, s, trace, out):
+def two_link_near(c, T, kind, q_seed, s, out):
     """An arm that is almost of its family: solved on the ideal arm, polished on the real one."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = np.zeros(8)
         if c[FAMILY] == 3.0:
-            combined_ur(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+            combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         else:
-            combined_srs(c, T, s, trace, np.zeros(nlopt_c.DATA), counts, out)
+            combined_srs(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         _write_counts(c, counts, out)
         if out[int(c[DOF]) + r.STATUS] != r.OUT_OF_REACH or out[int(c[DOF]) + r.DETAIL] < 4.0 * c[DEVIATION]:
             polish(c, T, kind, s, 30, out)
@@ -555,9 +555,10 @@ class Combined(KernelSolver):
 
     stop: Tolerance = Tolerance()
     """Stopping rule and verdict; the position part also stops FABRIK and SLSQP."""
-    switch_after: int | Literal["predicted"] = 15
-    """n_l, the cycles before SLSQP takes over; "predicted" goes to SLSQP at once where the known bend of the answer
-    tells that FABRIK would need more than 30 cycles, and lets FABRIK finish elsewhere."""
+    switch_after: int | Literal["predicted"] = "predicted"
+    """n_l, the cycles before SLSQP takes over (the source picks 5 for the UR5, 15 for the iiwa); "predicted" goes to
+    SLSQP at once where the known bend of the answer tells that FABRIK would need more than 200 cycles, about the cost
+    of an SLSQP run, and lets FABRIK finish elsewhere. A whole chain switches after 15 cycles then."""
     stopping_rule: Literal["precise", "stopval", "ftol"] = "precise"
     """Of SLSQP on f = miss²: precise is f ≤ 1e-6 ε²; stopval f ≤ ε²; ftol a change of f ≤ ε², as the source has it,
     which loses up to 3 % of poses."""
@@ -603,9 +604,9 @@ class Combined(KernelSolver):
     def settings(self) -> tuple[float, ...]:
         """In the order of the constants above; the callbacks' addresses are filled in when they exist."""
         predicted = self.switch_after == "predicted"
-        cycles = 200 if predicted else int(self.switch_after)
+        cycles = 400 if predicted else int(self.switch_after)
         return (
             self.max_iterations, self.restarts, self.seed, self.max_seconds, 300, 0.9,
-            cycles, 1, 30 if predicted else 0, nlopt_c.RULES[self.stopping_rule], self.start == "seed",
+            cycles, 1, 200 if predicted else 0, nlopt_c.RULES[self.stopping_rule], self.start == "seed",
             self.further_elbows, self.bend, 0, 0, self.max_evaluations, self.skip_stretched, 0,
         )  # fmt: skip

@@ -32,11 +32,12 @@ DAMPING, LARGEST_ERROR, POSTURE_GAIN, LIMIT_GAIN, ELBOW_GAIN, ELBOW_X, ELBOW_Y, 
 
 
 @kernel
-def solve_damped_least_squares(c, T, kind, q_seed, s, trace, out):
+def solve_damped_least_squares(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     second = s[POSTURE_GAIN] != 0.0 or s[LIMIT_GAIN] != 0.0 or s[ELBOW_GAIN] != 0.0
     z = np.zeros(w.q.shape[0])
     while it.goes_on(c, T, kind, s, trace, w, out):

@@ -71,11 +71,12 @@ def largest_singular_value_squared(J, n, room):
 
 
 @kernel
-def solve_jacobian_transpose(c, T, kind, q_seed, s, trace, out):
+def solve_jacobian_transpose(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     n = w.q.shape[0]
     room = np.empty(12)
     while it.goes_on(c, T, kind, s, trace, w, out):

@@ -23,11 +23,12 @@ BIAS, LARGEST_STEP = it.OWN, it.OWN + 1
 
 
 @kernel
-def solve_levenberg_marquardt(c, T, kind, q_seed, s, trace, out):
+def solve_levenberg_marquardt(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     while it.goes_on(c, T, kind, s, trace, w, out):
         energy = 0.0
         for j in range(6):

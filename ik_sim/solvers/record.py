@@ -1,6 +1,6 @@
 """The row of numbers in which a kernel answers, and the judge that writes its verdict there.
 
-Every compiled solver is one kernel `solve(c, T, kind, q_seed, s, trace, out)`:
+Every compiled solver is one kernel `solve(c, T, kind, q_seed, s, out)`:
 
 | argument | is |
 |---|---|
@@ -8,8 +8,9 @@ Every compiled solver is one kernel `solve(c, T, kind, q_seed, s, trace, out)`:
 | T, kind | the target's (4, 4) matrix and POSE, POINT or AXIS |
 | q_seed | where to start, (n,) |
 | s | settings: the two tolerances first, the solver's own after them |
-| trace | (rows, 3 + n), one row an iteration: phase, position error, rotation error, joints; no rows: no trace |
-| out | (n + RECORD,): the joints, then the record below |
+| out | (n + RECORD,): the joints, then the record below; where a trace is wanted, its rows behind that |
+
+A row of the trace is (3 + n): phase, position error, rotation error, joints, one row an iteration (`trace_rows`).
 
 It opens with `begin`, which checks its arguments and moves the seed inside the limits, and ends with `judge`, which
 clips the joints, computes the pose they really reach and alone decides on CONVERGED.
@@ -49,7 +50,7 @@ def begin(c, T, kind, q_seed, out):
     n = int(c[DOF])
     if q_seed.shape[0] != n:
         return BAD_SEED_LENGTH
-    if out.shape[0] != n + RECORD or T.shape[0] != 4 or T.shape[1] != 4:
+    if out.shape[0] < n + RECORD or T.shape[0] != 4 or T.shape[1] != 4:
         return BAD_OUT
     for i in range(3):
         for k in range(4):
@@ -88,6 +89,13 @@ def begin(c, T, kind, q_seed, out):
             out[n + SEED_MOVED] = 1.0
         out[i] = q
     return FINE
+
+
+@kernel
+def trace_rows(c, out):
+    """The rows behind the record, (rows, 3 + n); none unless a trace was asked for."""
+    n = int(c[DOF])
+    return out[n + RECORD :].reshape(((out.shape[0] - n - RECORD) // (3 + n), 3 + n))
 
 
 @kernel

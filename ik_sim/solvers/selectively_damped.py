@@ -74,11 +74,12 @@ def selectively_damped_step(w, rows, most, length, phi):
 
 
 @kernel
-def solve_selectively_damped(c, T, kind, q_seed, s, trace, out):
+def solve_selectively_damped(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     phi = np.empty(w.q.shape[0])
     rows = 3 if kind == POINT else 6
     length = 0.5 * w.state[it.LENGTH] / max(w.q.shape[0] - 1, 1)

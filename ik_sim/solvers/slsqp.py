@@ -95,12 +95,13 @@ def run_chain(c, T, kind, s, w, data, objective, lower, upper, most):
 
 
 @kernel
-def solve_slsqp(c, T, kind, q_seed, s, trace, out):
+def solve_slsqp(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
     n = int(c[DOF])
     w = it.start(c, s, out)
+    trace = r.trace_rows(c, out)
     data = chain_block(c, T, kind)
     lower, upper = np.empty(n), np.empty(n)
     for i in range(n):

@@ -40,6 +40,7 @@ class Status(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
+_empty = np.empty
 STATUSES = tuple(Status)  # in the order of the codes in record.py
 
 
@@ -49,17 +50,18 @@ class Solution:
     The numbers are read from one row that the kernel filled; the sentence `reason` is written when it is asked for.
     """
 
-    __slots__ = ("_chain", "_row", "_solver", "q")
-
-    q: Float[np.ndarray, "n"]
-    """Joint values [rad or m], inside the limits whatever the status."""
+    __slots__ = ("_chain", "_row", "_solver")
 
     def __init__(self, row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> None:
         """Wrap a kernel's answer (see record.py for the row)."""
-        self.q = row[: -r.RECORD]
         self._row = row
         self._chain = chain
         self._solver = solver
+
+    @property
+    def q(self) -> Float[np.ndarray, "n"]:
+        """Joint values [rad or m], inside the limits whatever the status."""
+        return self._row[: -r.RECORD]
 
     def _number(self, place: int) -> float:
         return float(self._row[place - r.RECORD])
@@ -232,10 +234,8 @@ class Solver(Protocol):
 
 
 _ARGUMENTS = numba.types.int64(
-    numba.float64[::1], numba.float64[:, ::1], numba.int64, numba.float64[::1], numba.float64[::1],
-    numba.float64[:, ::1], numba.float64[::1],
+    numba.float64[::1], numba.float64[:, ::1], numba.int64, numba.float64[::1], numba.float64[::1], numba.float64[::1],
 )  # fmt: skip
-_NO_TRACE = np.empty((0, 0))
 
 
 @cache
@@ -247,9 +247,9 @@ def _entry(dispatcher: Any) -> Any:
 
 
 @kernel
-def _solve_rows(solve, c, T, kind, q_seed, s, trace, out, first, last):
+def _solve_rows(solve, c, T, kind, q_seed, s, out, first, last):
     for i in range(first, last):
-        code = solve(c, T[i], kind, q_seed[i], s, trace, out[i])
+        code = solve(c, T[i], kind, q_seed[i], s, out[i])
         if code != 0:
             return code * (last + 1) + i  # which, and where
     return 0
@@ -289,11 +289,11 @@ class KernelSolver:
         return type(self).kernel
 
     def _compiled(self, chain: Chain, kind: int) -> Any:
-        """The compiled kernel for this chain and kind of target, remembered under (chain.form, kind)."""
+        """The compiled kernel for this chain and kind of target, remembered under 4 · form + kind."""
         self._prepare()
         fit = chain.family_fit
         entry = _entry(self.kernel_for(chain.family, fit is not None and not fit.exact, kind))
-        self._entries[chain.form, kind] = entry  # type: ignore[attr-defined]
+        self._entries[4 * chain.form + kind] = entry  # type: ignore[attr-defined]
         return entry
 
     def _prepare(self) -> None:
@@ -317,15 +317,15 @@ class KernelSolver:
             T, kind = target, POSE
         if q_seed is None:
             q_seed = np.array(chain.q_middle)
-        out = np.empty(len(chain.joint_names) + r.RECORD)
-        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
+        out = _empty(chain.record_size)
+        entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         try:
-            code = entry(chain.packed, T, kind, q_seed, self._settings, _NO_TRACE, out)  # type: ignore[attr-defined]
+            code = entry(chain.packed, T, kind, q_seed, self._settings, out)  # type: ignore[attr-defined]
         except TypeError:  # a list, integers, a view, a read-only array: all fine after a copy
             code = -1
         if code != 0:
             T, q_seed = check_target(T, kind), chain.check_q(q_seed, "q_seed")
-            code = entry(chain.packed, T, kind, q_seed, self._settings, _NO_TRACE, out)  # type: ignore[attr-defined]
+            code = entry(chain.packed, T, kind, q_seed, self._settings, out)  # type: ignore[attr-defined]
             if code != 0:
                 raise IkSimError(f"the arguments were refused (code {code})")
         return Solution(out, chain, self)
@@ -334,11 +334,12 @@ class KernelSolver:
         """As :meth:`solve`, with a record of every iteration (the first `rows` of them)."""
         T, kind = (target.T, target.kind) if isinstance(target, Target) else (target, POSE)
         seed = chain.check_q(chain.q_middle if q_seed is None else q_seed, "q_seed")
-        out, trace = np.empty(chain.n + r.RECORD), np.zeros((rows, 3 + chain.n))
-        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
-        entry(chain.packed, check_target(T, kind), kind, seed, self._settings, trace, out)  # type: ignore[attr-defined]
-        solution = Solution(out, chain, self)
-        used = trace[: int(out[chain.n + r.TRACE_ROWS])].copy()
+        out = np.zeros(chain.n + r.RECORD + rows * (3 + chain.n))
+        entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
+        entry(chain.packed, check_target(T, kind), kind, seed, self._settings, out)  # type: ignore[attr-defined]
+        end = chain.n + r.RECORD
+        solution = Solution(out[:end].copy(), chain, self)
+        used = out[end:].reshape(rows, 3 + chain.n)[: int(out[chain.n + r.TRACE_ROWS])].copy()
         return Trace(solution, used[:, 0], used[:, 1], used[:, 2], used[:, 3:])
 
     def solve_batch(
@@ -374,13 +375,13 @@ class KernelSolver:
         seeds = np.ascontiguousarray(np.broadcast_to(seeds, (k, chain.n)))
         T, seeds = _writable(T), _writable(seeds)
         rows = np.empty((k, chain.n + r.RECORD))
-        entry = self._entries.get((chain.form, kind)) or self._compiled(chain, kind)  # type: ignore[attr-defined]
+        entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         workers = max(1, min(threads or os.cpu_count() or 1, k // 32))
         bounds = np.linspace(0, k, workers + 1).astype(int)
 
         def work(first: int, last: int) -> int:
             s = self._settings  # type: ignore[attr-defined]
-            return _solve_rows(entry, chain.packed, T, kind, seeds, s, _NO_TRACE, rows, first, last)
+            return _solve_rows(entry, chain.packed, T, kind, seeds, s, rows, first, last)
 
         if workers == 1:
             codes = [work(0, k)]
