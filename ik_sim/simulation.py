@@ -28,6 +28,9 @@ import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from operator import itemgetter
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +49,7 @@ UNSTATED_TORQUE = 1000.0
 """What a joint may apply whose file states no torque limit, or 0 [Nm or N]: the effort of a large industrial arm."""
 SATURATED = 0.999
 """A torque or a speed at this share of its limit counts as saturated."""
+_VALUE_SPEED_TORQUE = itemgetter(0, 1, 3)  # of what getJointStates gives; field 2 are forces of a sensor
 _log = logging.getLogger("ik_sim")
 
 
@@ -69,18 +73,39 @@ class Motion:
     """Joint values before the first step [rad]."""
     setpoint: Float[np.ndarray, "k n"]
     """What the servo was told to reach by the end of each step [rad]."""
-    q: Float[np.ndarray, "k n"]
-    """Joint values at the end of each step [rad]."""
-    velocity: Float[np.ndarray, "k n"]
+    states: Float[np.ndarray, "k n 3"]
+    """Joint value, speed and motor torque at the end of each step."""
+    torque_limits: Float[np.ndarray, "n"]
+    """[Nm]"""
+    speed_limits: Float[np.ndarray, "n"]
     """[rad/s]"""
-    torque: Float[np.ndarray, "k n"]
-    """Applied by the motors during each step [Nm]."""
-    torque_saturated: Bool[np.ndarray, "k n"]
-    """Whether a motor gave all it may."""
-    speed_saturated: Bool[np.ndarray, "k n"]
-    """Whether a joint ran as fast as it may."""
     clipped: tuple[Clipped, ...]
     """Commanded values that had to be moved into the limits."""
+
+    @property
+    def q(self) -> Float[np.ndarray, "k n"]:
+        """Joint values at the end of each step [rad]."""
+        return self.states[..., 0]
+
+    @property
+    def velocity(self) -> Float[np.ndarray, "k n"]:
+        """At the end of each step [rad/s]."""
+        return self.states[..., 1]
+
+    @property
+    def torque(self) -> Float[np.ndarray, "k n"]:
+        """Applied by the motors during each step [Nm]."""
+        return self.states[..., 2]
+
+    @property
+    def torque_saturated(self) -> Bool[np.ndarray, "k n"]:
+        """Whether a motor gave all it may."""
+        return np.abs(self.torque) >= SATURATED * self.torque_limits
+
+    @property
+    def speed_saturated(self) -> Bool[np.ndarray, "k n"]:
+        """Whether a joint ran as fast as it may."""
+        return np.abs(self.velocity) >= SATURATED * self.speed_limits
 
 
 class Simulation:
@@ -205,41 +230,24 @@ class Simulation:
         if steps < 1:
             raise InvalidArgumentError("steps", f"must be 1 or more, not {steps}")
         goal, clipped = self._clip(q)
-        share = np.arange(1, steps + 1)[:, None] / steps
-        setpoints = (1.0 - share) * self.setpoint + share * goal
-        setpoints[-1] = goal
-        self.setpoint = goal
+        setpoints = self.setpoint + _shares(steps) * (goal - self.setpoint)
+        self.setpoint = setpoints[-1] = goal  # to the last bit
         q_before = self._state[:, 0].copy()
-        p, client, body, indices = self._p, self._client, self._body, self._arm_indices
-        send, step, read, position_control = (
-            p.setJointMotorControlArray, p.stepSimulation, p.getJointStates, p.POSITION_CONTROL,
-        )  # fmt: skip
-        gains, velocity_gains, forces = self._arm_gains, self._arm_velocity_gains, self._arm_forces
+        p, client, body, indices, q_indices = self._p, self._client, self._body, self._arm_indices, self._q_indices
+        send, step, read = p.setJointMotorControlArray, p.stepSimulation, p.getJointStates
+        position_control, forces = p.POSITION_CONTROL, self._arm_forces
+        gains, velocity_gains = self._arm_gains, self._arm_velocity_gains
         numbers: list[float] = []
-        n = len(self._q_indices)
-        q_indices = self._q_indices
         for targets in self._arm(setpoints):
             send(
                 body, indices, position_control, targetPositions=targets, positionGains=gains,
                 velocityGains=velocity_gains, forces=forces, physicsClientId=client,
             )  # fmt: skip
             step(physicsClientId=client)
-            for state in read(body, q_indices, physicsClientId=client):
-                numbers += state[:2]
-                numbers.append(state[3])
-        states = np.array(numbers).reshape(steps, n, 3)
+            numbers.extend(chain.from_iterable(map(_VALUE_SPEED_TORQUE, read(body, q_indices, physicsClientId=client))))
+        states = np.array(numbers).reshape(steps, len(q_indices), 3)
         self._state = states[-1]
-        velocity, torque = states[..., 1], states[..., 2]
-        return Motion(
-            q_before=q_before,
-            setpoint=setpoints,
-            q=states[..., 0],
-            velocity=velocity,
-            torque=torque,
-            torque_saturated=np.abs(torque) >= SATURATED * self.torque_limits,
-            speed_saturated=np.abs(velocity) >= SATURATED * self.speed_limits,
-            clipped=clipped,
-        )
+        return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped)
 
     # --- reading ---
 
@@ -420,20 +428,17 @@ class Simulation:
             )  # fmt: skip
 
     def _clip(self, q: Any) -> tuple[Float[np.ndarray, "n"], tuple[Clipped, ...]]:
-        chain = self.robot.chain
-        wanted = chain.check_q(q)
-        applied = chain.clip(wanted)
+        arm = self.robot.chain
+        wanted = arm.check_q(q)
+        applied = np.minimum(np.maximum(wanted, arm.lower), arm.upper)
         if (applied == wanted).all():
             return applied, ()
-        return applied, tuple(
-            Clipped(name, float(a), float(b))
-            for name, a, b in zip(chain.joint_names, wanted, applied, strict=True)
-            if a != b
-        )
+        moved = np.flatnonzero(applied != wanted)
+        return applied, tuple(Clipped(arm.joint_names[i], float(wanted[i]), float(applied[i])) for i in moved)
 
     def _arm(self, q: Float[np.ndarray, "k n"]) -> list[list[float]]:
         """Values of the arm's joints, mimic joints among them, as PyBullet takes them."""
-        return (q @ self._arm_matrix + self._arm_offset).tolist()
+        return (q if self._arm_indices == self._q_indices else q @ self._arm_matrix + self._arm_offset).tolist()
 
     def _all(self, q: Float[np.ndarray, "n"]) -> list[float]:
         return self._arm(q[None])[0] + [self._held[name] for name in self._all_names[len(self._arm_names) :]]
@@ -453,11 +458,17 @@ class Simulation:
 
     def _read(self) -> None:
         states = self._p.getJointStates(self._body, self._q_indices, physicsClientId=self._client)
-        self._state = np.array([(s[0], s[1], s[3]) for s in states])
+        self._state = np.array([_VALUE_SPEED_TORQUE(state) for state in states])
 
     def _T_world_tool(self) -> Pose:
         chain = self.robot.chain
         return self.link_pose(chain.tool_link) @ chain.T_last_tool
+
+
+@cache
+def _shares(steps: int) -> Float[np.ndarray, "k 1"]:
+    """1/k, 2/k, ... 1."""
+    return np.arange(1, steps + 1)[:, None] / steps
 
 
 def _pybullet() -> Any:

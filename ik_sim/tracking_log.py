@@ -16,9 +16,8 @@ alone: `q_unlimited`. So
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from ik_sim.chain import Chain
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.robots import Robot
-from ik_sim.se3 import Pose, interpolate
+from ik_sim.se3 import Pose
 from ik_sim.simulation import Motion
 from ik_sim.solvers import Solution, Status
 
@@ -168,10 +167,10 @@ class TrackingLog:
     joint_step: Float[np.ndarray, "k"]
     """Largest change of a joint since the last command [rad]."""
     halfway_position: Float[np.ndarray, "k"]
-    """How far the tool is from halfway between two commands' poses when the joints are: what a change of branch can't
-    hide, however fine the path [m]."""
+    """How far the tool is off the straight line between two commands' poses when the joints are halfway: what a change
+    of branch can't hide, however fine the path [m]."""
     halfway_rotation: Float[np.ndarray, "k"]
-    """[rad]"""
+    """By how much more than half the angle it is then turned from one of the two [rad]."""
     elbow: Float[np.ndarray, "k 3"]
     """Position of the joint in the middle of the chain, as commanded: how a redundant arm holds itself [m]."""
     velocity: Float[np.ndarray, "k n"]
@@ -222,6 +221,10 @@ class TrackingLog:
             pose_errors(T_measured, targets, kind),
         )
         solutions = [s.solution for s in samples]
+        setpoints, states = (np.concatenate([getattr(m, name) for m in motions]) for name in ("setpoint", "states"))
+        all_steps = replace(motions[0], setpoint=setpoints, states=states)
+        counts = np.array([len(m.states) for m in motions])[:, None]
+        starts = np.cumsum(counts[:, 0]) - counts[:, 0]
         halfway = _halfway(chain, np.vstack([provenance["q_start"], q_command]))
         middle = 1 + max(1, (chain.n - 1) // 2)  # frame 0 is the base
         return TrackingLog(
@@ -249,15 +252,15 @@ class TrackingLog:
             tracking_position=tracking[0],
             tracking_rotation=tracking[1],
             joint_error=q_command - q_measured,
-            joint_error_peak=np.stack([np.abs(m.setpoint - m.q).max(axis=0) for m in motions]),
+            joint_error_peak=np.maximum.reduceat(np.abs(setpoints - states[..., 0]), starts),
             joint_step=np.array([s.joint_step for s in samples]),
             halfway_position=halfway[0],
             halfway_rotation=halfway[1],
             elbow=np.stack([chain.joint_frames(q)[middle, :3, 3] for q in q_command]),
             velocity=np.stack([m.velocity[-1] for m in motions]),
-            torque=np.stack([np.abs(m.torque).max(axis=0) for m in motions]),
-            torque_saturation=np.stack([m.torque_saturated.mean(axis=0) for m in motions]),
-            speed_saturation=np.stack([m.speed_saturated.mean(axis=0) for m in motions]),
+            torque=np.maximum.reduceat(np.abs(states[..., 2]), starts),
+            torque_saturation=np.add.reduceat(all_steps.torque_saturated.astype(float), starts) / counts,
+            speed_saturation=np.add.reduceat(all_steps.speed_saturated.astype(float), starts) / counts,
             clipped=np.array([bool(m.clipped) for m in motions]),
             solve_time=np.array([s.solve_time for s in samples]),
             iterations=np.array([s.iterations for s in solutions]),
@@ -299,9 +302,16 @@ class TrackingLog:
 
 
 def _halfway(chain: Chain, q: Float[np.ndarray, "m n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    """What `halfway_position` and `halfway_rotation` say, for the steps between the rows of q."""
     T, T_between = chain.fk_batch(q), chain.fk_batch(0.5 * (q[:-1] + q[1:]))
-    wanted = np.stack([interpolate(a, b, 0.5) for a, b in pairwise(T)])
-    return pose_errors(T_between, wanted)
+    along = T[1:, :3, 3] - T[:-1, :3, 3]
+    apart = T_between[:, :3, 3] - T[:-1, :3, 3]
+    share = np.clip((along * apart).sum(axis=1) / np.maximum((along * along).sum(axis=1), 1e-300), 0.0, 1.0)
+    (_, whole), (_, first), (_, second) = (
+        pose_errors(a, b) for a, b in ((T[1:], T[:-1]), (T_between, T[:-1]), (T[1:], T_between))
+    )
+    off_geodesic = np.maximum(first, second) - 0.5 * whole
+    return np.linalg.norm(apart - share[:, None] * along, axis=1), np.maximum(off_geodesic, 0.0)
 
 
 def _unlimited(motions: Sequence[Motion], control: dict[str, Any]) -> Float[np.ndarray, "k n"]:

@@ -222,11 +222,14 @@ def _step_words(log: TrackingLog, row: int) -> str:
     name = log.joint_names[j]
     off, turn = float(log.halfway_position[row]), float(log.halfway_rotation[row])
     shift, angle = (float(x[0]) for x in pose_errors(T[None], T_before[None]))
-    between = f"halfway the tool is {_quantity(off, 'm')} and {_quantity(turn, 'rad')} off the path"
     if off > 2.0 * shift + 1e-6 or turn > 2.0 * angle + 0.1:
+        between = f"halfway the tool is {_quantity(off, 'm')} and {_quantity(turn, 'rad')} off the path"
         return f"the solver changed to another branch with {name}: {between}"
-    if off > 0.1 * shift or turn > 0.1 * angle + 0.01:  # into the stretched arm: a quarter
-        return f"{name} passes near a singular posture: {between}"
+    shifts, angles = pose_errors(log.targets[1:], log.targets[:-1])
+    cost = log.joint_step[1:] / np.maximum(shifts + angles, 1e-12)
+    times = float(cost[row - 1] / np.median(cost[log.of_phase(MOVING)[1:]])) if row else 0.0
+    if times > 3.0:
+        return f"{name} passes a singular posture: this step costs {times:.1f} times as much joint motion as others"
     speed = abs(float(q[j] - q_before[j])) / seconds
     limit = log.provenance["control"]["speed_limits"][name]
     stated = "" if limit is None else f", limit {limit:.4g}"
