@@ -3,8 +3,8 @@
 A kernel is a plain function on plain arrays and numbers; `@kernel` turns it into machine code at its first call and
 keeps the result on disk. numba names a cached function by the file it stands in, so after an edit of a *callee* in
 another file it would serve the old caller. Here the cache folder itself is named by everything that can change the
-result: all source files of this package, the files of the kernels that a user's own kernel calls, the versions of
-numba and Python, and the processor. An edit anywhere leads to a fresh folder.
+result: this package's files with kernels and what they import, the files and constants that a user's own kernel
+draws on, the versions of numba and Python, and the processor. An edit anywhere leads to a fresh folder.
 
 The folder lies in `$IK_SIM_CACHE`, else `$XDG_CACHE_HOME/ik_sim`, else `~/.cache/ik_sim`. Where none can be written,
 kernels are compiled anew in every process and one line says so.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -22,14 +23,18 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 import llvmlite
 import llvmlite.binding
 import numba
+import numpy as np
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 
 _PACKAGE = Path(__file__).parent
+_config: Any = numba.config  # its settings are attributes that appear at run time
 _KEPT_FOLDERS = 6  # older caches of edited sources are dropped beyond this many
 
 
@@ -43,17 +48,17 @@ def kernel(function: F) -> F:
     module-level constants are frozen at compile time.
     """
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
-    _sources[dispatcher] = _source_files(function)
-    folder = _cache_folder(_sources[dispatcher])
+    _outside[dispatcher] = _drawn_from_outside(function)
+    folder = _cache_folder(_outside[dispatcher])
     if folder is not None:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder)  # read while the cache is attached, and put back at once
+        before = _config.CACHE_DIR
+        _config.CACHE_DIR = str(folder)  # read while the cache is attached, and put back at once
         try:
             dispatcher.enable_caching()
         except RuntimeError:  # no file behind the function (typed at a prompt): nothing to cache by
             pass
         finally:
-            numba.config.CACHE_DIR = before
+            _config.CACHE_DIR = before
     return dispatcher  # type: ignore[return-value]
 
 
@@ -64,40 +69,102 @@ def callback(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def compile_it(function: Callable[..., Any]) -> Any:
-        folder = _cache_folder(_source_files(function))
-        before = numba.config.CACHE_DIR
+        folder = _cache_folder(_drawn_from_outside(function))
+        before = _config.CACHE_DIR
         if folder is not None:
-            numba.config.CACHE_DIR = str(folder)
+            _config.CACHE_DIR = str(folder)
         try:
-            return numba.cfunc(signature, nopython=True, cache=folder is not None)(function)
+            return numba.cfunc(signature, cache=folder is not None)(function)
         finally:
-            numba.config.CACHE_DIR = before
+            _config.CACHE_DIR = before
 
     return compile_it
 
 
-_sources: dict[Any, frozenset[str]] = {}
+class Pointer(numba.types.WrapperAddressProtocol):
+    """A compiled kernel to hand to another kernel, as a plain function pointer typed by its signature.
+
+    A kernel handed over as it is has a type of its own in each process, so whatever calls it would be compiled anew,
+    with all that it calls, each time a program starts.
+    """
+
+    def __init__(self, dispatcher: Any, signature: Any) -> None:
+        """Point to the version of the kernel that was compiled for `signature`."""
+        result = dispatcher.overloads[signature.args]
+        self._address = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+        self._signature = signature
+        self._dispatcher = dispatcher  # the address is good for as long as its kernel lives
+
+    def __wrapper_address__(self) -> int:
+        """Where the machine code begins."""
+        return self._address
+
+    def signature(self) -> Any:
+        """What it takes and returns."""
+        return self._signature
 
 
-def _source_files(function: Callable[..., Any]) -> frozenset[str]:
-    """Files outside this package whose text decides what `function` compiles to: its own and its callees'."""
-    files = {function.__code__.co_filename}
-    for name in function.__code__.co_names:
-        callee = function.__globals__.get(name)
-        files |= _sources.get(callee, frozenset()) if isinstance(callee, numba.core.dispatcher.Dispatcher) else set()
-    for cell in function.__closure__ or ():
-        callee = cell.cell_contents
-        files |= _sources.get(callee, frozenset()) if isinstance(callee, numba.core.dispatcher.Dispatcher) else set()
-    return frozenset(f for f in files if not Path(f).is_relative_to(_PACKAGE))
+_Drawn = frozenset[tuple[str, bytes]]
+"""Names of files and constants with a digest of what they held when a kernel was defined."""
+_outside: dict[Any, _Drawn] = {}
+
+
+def _drawn_from_outside(function: Callable[..., Any], seen: frozenset[Any] = frozenset()) -> _Drawn:
+    """What decides, outside this package, what `function` compiles to: its file, its callees', frozen constants."""
+    code = function.__code__
+    if code in seen or Path(code.co_filename).is_relative_to(_PACKAGE):
+        return frozenset()
+    drawn = {_file(code.co_filename)}
+    names = _names(code)
+    values = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    values += [(name, cell.cell_contents) for name, cell in cells]
+    for _, module in [pair for pair in values if isinstance(pair[1], ModuleType)]:
+        values += [(name, getattr(module, name)) for name in names if hasattr(module, name)]
+    for name, value in values:
+        if isinstance(value, Dispatcher):
+            drawn |= _outside.get(value) or _drawn_from_outside(value.py_func, seen | {code})
+        elif isinstance(value, bool | int | float | complex | str | bytes | tuple | np.generic):
+            drawn.add((name, hashlib.sha256(repr(value).encode()).digest()))
+        elif isinstance(value, np.ndarray):
+            drawn.add((name, hashlib.sha256(repr((value.dtype, value.shape)).encode() + value.tobytes()).digest()))
+    return frozenset(drawn)
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _file(name: str) -> tuple[str, bytes]:
+    try:
+        return name, hashlib.sha256(Path(name).read_bytes()).digest()
+    except OSError:  # typed at a prompt
+        return name, b""
+
+
+_HAS_KERNEL = re.compile(rb"^\s*@(kernel|callback)\b", re.MULTILINE)
+_IMPORT = re.compile(rb"^(?:from|import) +(ik_sim[\w.]*)(?: +import +\(?([\w\s,]+))?", re.MULTILINE)
 
 
 @cache
 def _package_digest() -> bytes:
+    """Of every file of this package that holds a kernel, and of every file that such a one imports."""
+    texts = {path: path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py"))}
+    modules = {".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts).encode(): path for path in texts}
+    used: set[Path] = set()
+    ahead = [path for path, text in texts.items() if _HAS_KERNEL.search(text)]
+    while ahead:
+        path = ahead.pop()
+        if path in used:
+            continue
+        used.add(path)
+        for module, names in _IMPORT.findall(texts[path]):
+            wanted = [module, *(module + b"." + name for name in re.findall(rb"\w+", names))]
+            ahead += [modules[name] for name in wanted if name in modules]
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        text = path.read_bytes()
-        if b"kernel" in text or b"callback" in text:
-            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + text)
+    for path in sorted(used):
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + texts[path])
     machine = (numba.__version__, llvmlite.__version__, platform.python_version(), platform.machine())
     cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
     digest.update(repr((machine, cpu)).encode())
@@ -105,10 +172,10 @@ def _package_digest() -> bytes:
 
 
 @cache
-def _cache_folder(outside: frozenset[str]) -> Path | None:
+def _cache_folder(outside: _Drawn) -> Path | None:
     digest = hashlib.sha256(_package_digest())
-    for file in sorted(outside):
-        digest.update(Path(file).read_bytes() if Path(file).is_file() else file.encode())
+    for name, held in sorted(outside):
+        digest.update(name.encode() + b"\0" + held)
     root = cache_root()
     folder = root / digest.hexdigest()[:20]
     try:
@@ -116,8 +183,10 @@ def _cache_folder(outside: frozenset[str]) -> Path | None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        _say_once(f"ik_sim: no kernel cache ({error.strerror}: {root}); kernels are compiled anew in each process. "
-                  "Set IK_SIM_CACHE to a folder that can be written.")  # fmt: skip
+        _say_once(
+            f"ik_sim: no kernel cache ({error.strerror}: {root}); kernels are compiled anew in each process. "
+            "Set IK_SIM_CACHE to a folder that can be written."
+        )
         return None
     _drop_old_folders(root, keep=folder)
     return folder
@@ -153,12 +222,11 @@ class _Progress(event.Listener):
     """Says on stderr what the first call in a fresh installation is busy with."""
 
     def __init__(self) -> None:
-        self.started = self.depth = 0
         self.shown = False
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if function not in _known_functions and not any(d.py_func is function for d in _sources):
+        if function not in _known_functions and not any(d.py_func is function for d in _outside):
             return
         _known_functions.add(function)
         if not self.shown:

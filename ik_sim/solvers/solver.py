@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ik_sim.chain import Chain
-from ik_sim.compiled import kernel
+from ik_sim.compiled import Pointer, kernel
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.se3 import check_pose
 from ik_sim.solvers import record as r
@@ -381,7 +381,7 @@ class KernelSolver:
 
         def work(first: int, last: int) -> int:
             s = self._settings  # type: ignore[attr-defined]
-            return _solve_rows(entry, chain.packed, T, kind, seeds, s, rows, first, last)
+            return _solve_rows(Pointer(entry, _ARGUMENTS), chain.packed, T, kind, seeds, s, rows, first, last)
 
         if workers == 1:
             codes = [work(0, k)]
