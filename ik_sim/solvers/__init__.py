@@ -10,6 +10,9 @@ import typing
 from typing import Any
 
 from ik_sim.errors import InvalidArgumentError, UnknownNameError
+from ik_sim.solvers.all_solutions import Arc, SolutionSet, all_solutions, arm_angle_arcs
+from ik_sim.solvers.auto import Auto
+from ik_sim.solvers.bullet import Bullet
 from ik_sim.solvers.ccd import Ccd
 from ik_sim.solvers.closed_form import ClosedForm
 from ik_sim.solvers.combined import Combined
@@ -32,11 +35,14 @@ SOLVERS: dict[str, type[Any]] = {
     "levenberg_marquardt": LevenbergMarquardt,
     "ccd": Ccd,
     "slsqp": Slsqp,
+    "auto": Auto,
+    "bullet": Bullet,
 }
 
 __all__ = [
-    "SOLVERS", "BatchSolution", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares", "Fabrik", "JacobianTranspose",
-    "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution", "Solver", "Status", "Trace", "judge", "load_solver",
+    "SOLVERS", "Arc", "Auto", "BatchSolution", "Bullet", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares", "Fabrik", "JacobianTranspose",
+    "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution", "SolutionSet", "Solver", "Status", "Trace", "all_solutions",
+    "arm_angle_arcs", "judge", "load_solver",
 ]  # fmt: skip
 
 
