@@ -31,7 +31,7 @@ class Target:
         """A full pose: a (4, 4) matrix, or a position [m] with roll-pitch-yaw [rad] or a quaternion (x, y, z, w).
 
         Raises:
-            InvalidArgumentError: not a rigid motion (see :func:`ik_sim.se3.check_pose`), or not exactly one description.
+            InvalidArgumentError: not a rigid motion (see :func:`ik_sim.se3.check_pose`), or not one description.
         """
         if T is not None:
             if xyz is not None or rpy is not None or quat_xyzw is not None:
@@ -39,7 +39,11 @@ class Target:
             return Target(check_pose(T, "pose"))
         if xyz is None or (rpy is None) == (quat_xyzw is None):
             raise InvalidArgumentError("pose", "takes a matrix, or xyz with either rpy or quat_xyzw")
-        R = rpy_to_matrix(_vector(rpy, 3, "rpy")) if rpy is not None else quat_xyzw_to_matrix(_vector(quat_xyzw, 4, "quat_xyzw"))
+        R = (
+            rpy_to_matrix(_vector(rpy, 3, "rpy"))
+            if rpy is not None
+            else quat_xyzw_to_matrix(_vector(quat_xyzw, 4, "quat_xyzw"))
+        )
         return Target(transform(R, _vector(xyz, 3, "xyz")))
 
     @staticmethod
@@ -51,10 +55,11 @@ class Target:
     def axis(p: Any, direction: Any) -> Target:
         """The tool's origin at `p` [m] and its z axis along `direction` (any length); the roll about it is free."""
         z = _vector(direction, 3, "direction")
-        length = np.linalg.norm(z)
-        if length < 1e-9:
+        largest = np.abs(z).max()
+        if largest == 0.0:
             raise InvalidArgumentError("direction", "is a zero vector; it must point somewhere")
-        z = z / length
+        z = z / largest  # first, so that the squares of huge and tiny lengths stay numbers
+        z = z / np.linalg.norm(z)
         x = np.zeros(3)
         x[int(np.argmin(np.abs(z)))] = 1.0
         x -= z * (z @ x)

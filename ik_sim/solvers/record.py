@@ -56,7 +56,7 @@ def begin(c, T, kind, q_seed, out):
         for k in range(4):
             if not np.isfinite(T[i, k]):
                 return BAD_TARGET_VALUE
-    if T[3, 0] != 0.0 or T[3, 1] != 0.0 or T[3, 2] != 0.0 or T[3, 3] != 1.0:
+    if not (abs(T[3, 0]) <= 1e-9 and abs(T[3, 1]) <= 1e-9 and abs(T[3, 2]) <= 1e-9 and abs(T[3, 3] - 1.0) <= 1e-9):
         return BAD_BOTTOM_ROW
     if kind != POINT:
         xx = T[0, 0] * T[0, 0] + T[1, 0] * T[1, 0] + T[2, 0] * T[2, 0] - 1.0

@@ -25,7 +25,7 @@ from ik_sim.compiled import Pointer, kernel
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.se3 import check_pose
 from ik_sim.solvers import record as r
-from ik_sim.target import KIND_NAMES, POSE, Target, Tolerance
+from ik_sim.target import POINT, POSE, Target, Tolerance
 
 
 class Status(StrEnum):
@@ -74,7 +74,7 @@ class Solution:
     @property
     def converged(self) -> bool:
         """Whether both tolerances hold."""
-        return self._row[r.STATUS - r.RECORD] == r.CONVERGED
+        return bool(self._row[r.STATUS - r.RECORD] == r.CONVERGED)
 
     @property
     def position_error(self) -> float:
@@ -393,6 +393,7 @@ class KernelSolver:
                 i = int(code % (last + 1))
                 check_target(T[i], kind, f"targets[{i}]")
                 chain.check_q(seeds[i], f"q_seeds[{i}]")
+                raise IkSimError(f"row {i} of the arguments was refused (code {code // (last + 1)})")
         return BatchSolution(rows, chain, self)
 
 
@@ -402,11 +403,11 @@ def _writable(array: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 def check_target(T: Any, kind: int, name: str = "target") -> Float[np.ndarray, "4 4"]:
     """A target's matrix as a fresh contiguous array, or an error that says what is wrong with it."""
-    if kind == POSE:
+    if kind != POINT:
         return check_pose(T, name)
     array = np.array(T, dtype=np.float64, order="C")
-    if array.shape != (4, 4) or not np.isfinite(array).all():
-        raise InvalidArgumentError(name, f"a {KIND_NAMES[kind]} target must be a finite (4, 4) array")
+    if array.shape != (4, 4) or not np.isfinite(array).all() or np.abs(array[3] - (0.0, 0.0, 0.0, 1.0)).max() > 1e-9:
+        raise InvalidArgumentError(name, "a point target must be a finite (4, 4) array that ends in 0 0 0 1")
     return array
 
 
