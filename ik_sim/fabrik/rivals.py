@@ -1,9 +1,9 @@
 """Other methods on the same skeletons: CCD, the Jacobian methods, and the closed forms of two and three links.
 
 They move chains with one target. Joint i turns everything beyond it: by an angle in the plane, by a rotation vector
-ω_i about its point in space, so that the tip moves by Σ ω_i × r_i with r_i = tip − p_i. Then J Jᵀ is
-Σ (|r_i|² I − r_i r_iᵀ), 2 × 2 or 3 × 3 whatever the number of links, and each method costs O(n) a step, as FABRIK does. In the plane limits
-clip the angles; in space the turned links are moved to the nearest legal directions.
+ω_i about its point in space, so that the tip moves by Σ ω_i × r_i with r_i = tip − p_i. Then J Jᵀ, which is
+Σ (|r_i|² I − r_i r_iᵀ), is 2 × 2 or 3 × 3 whatever the number of links, and a method costs O(n) a step, as FABRIK does.
+In the plane limits clip the angles; in space the turned links are moved to the nearest legal directions.
 """
 
 from __future__ import annotations

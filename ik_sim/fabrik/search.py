@@ -113,8 +113,11 @@ def lay_straight(parent, length, target, p, inside):
 
 
 @kernel
-def in_line(parent, length, i, target, p):
-    """Whether every link from the root to point i lies on the line to its target; that line's direction."""
+def in_line(parent, length, i, target, p, share):
+    """Whether no link from the root to point i leaves the line to its target by more than that share of the reach.
+
+    Also the direction of that line.
+    """
     x, y, z = target[0] - p[0, 0], target[1] - p[0, 1], target[2] - p[0, 2]
     total, _ = reach_of(parent, length, i)
     if np.sqrt(x * x + y * y + z * z) < 1e-12 * total:
@@ -129,7 +132,7 @@ def in_line(parent, length, i, target, p):
         worst = max(worst, np.sqrt(dx * dx + dy * dy + dz * dz))
         links += 1
         i = m
-    return worst < 1e-9 * total and links > 1, x, y, z
+    return worst < share * total and links > 1, x, y, z
 
 
 @kernel
@@ -299,7 +302,7 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
         bent = False
         for e in range(pulls.shape[0]):
             i = int(pulls[e, 0])
-            flat, x, y, z = in_line(parent, length, i, targets[e], p)
+            flat, x, y, z = in_line(parent, length, i, targets[e], p, 1e-9)
             if flat:
                 bend_path(parent, i, x, y, z, s[BEND], plane, w)
                 bent = True
@@ -312,7 +315,18 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
     best = np.empty((n + 1, 3))
     best_score, best_depth = np.inf, np.inf
     last, waited, before, dead, ended = np.inf, 0.0, np.inf, 0, NO_PROGRESS
-    most_restarts = s[MAX_RESTARTS] if limited or blocked or loops.shape[0] > 0 else min(1.0, s[MAX_RESTARTS])
+    # A free chain needs a new start only out of a deadlock, and one is enough. A free tree whose targets can't all be
+    # reached is a compromise, and the one nearest to the start is the one that is wanted.
+    most_restarts = s[MAX_RESTARTS]
+    if simple:
+        most_restarts = min(1.0, most_restarts)
+    elif not (limited or blocked or loops.shape[0] > 0):
+        for e in range(pulls.shape[0]):
+            x, y, z = targets[e, 0] - p[0, 0], targets[e, 1] - p[0, 1], targets[e, 2] - p[0, 2]
+            far = np.sqrt(x * x + y * y + z * z)
+            most, least = reach_of(parent, length, int(pulls[e, 0]))
+            if far > most + tolerance or far < least - tolerance:
+                most_restarts = 0.0
     while True:
         depth = deepest(parent, length, obstacles, p)[0] if blocked else 0.0
         better = score < best_score
@@ -338,7 +352,11 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
             waited += 1.0
         dead = dead + 1 if abs(score - before) <= 1e-14 * (score + before) else 0
         before = score
-        if waited >= s[PATIENCE] or dead >= 3:
+        if simple and dead >= 3:  # standing still, or leaving the line too slowly to be seen?
+            stuck = in_line(parent, length, n, targets[0], p, 1e-14)[0]
+        else:
+            stuck = dead >= 3
+        if waited >= s[PATIENCE] or stuck:
             if out[RESTARTS] >= most_restarts:
                 break
             out[RESTARTS] += 1.0
@@ -402,7 +420,7 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
     elif pulls.shape[0] > 1:
         say(out, STALLED, NOT_JOINTLY, float(which), miss, 0.0, 0.0)
     else:
-        flat, x, y, z = in_line(parent, length, int(pulls[0, 0]), targets[0], p)
+        flat, x, y, z = in_line(parent, length, int(pulls[0, 0]), targets[0], p, 1e-9)
         say(out, STALLED, IN_LINE if flat else NO_PROGRESS, out[RESTARTS], out[CYCLES], 0.0, 0.0)
     return FINE
 
