@@ -26,7 +26,7 @@ from ik_sim.se3 import check_pose
 
 # Where things stand in `packed`: a head of numbers and offsets, then the blocks they point to.
 DOF, JOINTS, FAMILY, NEAR, FRAMES, AXES, LOWER, UPPER, PARAMETERS, REACH = range(10)
-CENTRE, DEVIATION = 10, 13
+CENTRE, DEVIATION, TURN = 10, 13, 14
 HEAD = 16
 
 KINDS = ("revolute", "continuous", "prismatic", "fixed")
@@ -154,11 +154,16 @@ class Chain:
             raise IkSimError(
                 f"joint {rest['joint_names'][i]!r} has lower limit {lower[i]:g} above its upper limit {upper[i]:g}"
             )
-        blocks = [frames.ravel(), rows.ravel(), lower, upper]
+        # A whole turn of a joint changes nothing but its number where the limits leave room for one: 2π, else 0.
+        turn = np.where(upper - lower >= 2.0 * np.pi, 2.0 * np.pi, 0.0)
+        for kind, dof, scale, _ in rows:
+            if kind or scale != round(scale):
+                turn[int(dof)] = 0.0
+        blocks = [frames.ravel(), rows.ravel(), lower, upper, turn]
         starts = HEAD + np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
         head = np.zeros(HEAD)
         head[[DOF, JOINTS]] = n, m
-        head[[FRAMES, AXES, LOWER, UPPER, PARAMETERS]] = starts
+        head[[FRAMES, AXES, LOWER, UPPER, TURN, PARAMETERS]] = starts
         packed = np.concatenate([head, *blocks])
         family = None
         plain = np.column_stack([np.zeros(m), np.arange(m), np.ones(m), np.zeros(m)])

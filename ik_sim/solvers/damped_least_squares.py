@@ -47,10 +47,10 @@ def solve_damped_least_squares(c, T, kind, q_seed, s, out):
         if second:  # before the step is solved: `damped_step` leaves J as it is, but e is about to be shortened
             _second_objective(c, kind, s, w, z)
         _shorten(w, s[LARGEST_ERROR])
-        it.damped_step(c, w, s[DAMPING] * s[DAMPING])
+        it.damped_step(c, w.J, w.e, w.A, w.dq, w.held, w.q, s[DAMPING] * s[DAMPING])
         for i in range(w.q.shape[0]):
             w.dq[i] += z[i]
-        if it.move(c, w) < 1e-9 and energy > 1e-12:
+        if it.move(c, w.q, w.dq) < 1e-9 and energy > 1e-12:
             it.nudge(c, w, 1e-2)
     it.conclude(c, T, kind, s, w, out)
     return r.FINE

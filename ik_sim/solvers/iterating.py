@@ -5,7 +5,7 @@ A method is a loop of its own:
     w = start(c, s, out)
     while goes_on(c, T, kind, s, trace, w, out):
         …fill w.dq from w.e and w.J…
-        move(c, w)
+        move(c, w.q, w.dq)
     conclude(c, T, kind, s, w, out)
 
 `goes_on` measures the present joints, keeps the best, writes the trace and restarts from a seeded random draw where
@@ -17,10 +17,10 @@ from collections import namedtuple
 import numpy as np
 from numba.types import ExternalFunction, int32, intp
 
-from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, UPPER, jacobian_from_axes, pose_and_axes
+from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, TURN, UPPER, jacobian_from_axes, pose_and_axes
 from ik_sim.compiled import kernel
 from ik_sim.solvers import record as r
-from ik_sim.solvers.linear import solve_spd, svd_rows
+from ik_sim.solvers.linear import solve_spd, solve_spd6, svd_rows
 from ik_sim.target import AXIS, POINT, POSE
 
 # Settings that all of them have, behind the two tolerances; a method's own start at OWN.
@@ -221,57 +221,55 @@ def nudge(c, w, size):
 
 
 @kernel
-def move(c, w):
-    """Take the step w.dq and stay inside the limits. Returns the largest joint change that was really made."""
-    lower, upper = int(c[LOWER]), int(c[UPPER])
+def move(c, q, dq):
+    """Take the step dq and stay inside the limits: at a limit a joint stops, or goes back by a whole turn if it may.
+
+    Returns the largest joint change that was really made, whole turns apart.
+    """
+    lower, upper, turn = int(c[LOWER]), int(c[UPPER]), int(c[TURN])
     largest = 0.0
-    for i in range(w.q.shape[0]):
-        x = min(max(w.q[i] + w.dq[i], c[lower + i]), c[upper + i])
-        largest = max(largest, abs(x - w.q[i]))
-        w.q[i] = x
+    for i in range(q.shape[0]):
+        x = q[i] + dq[i]
+        if x > c[upper + i]:
+            if x - c[turn + i] < x and x - c[turn + i] >= c[lower + i]:
+                x, q[i] = x - c[turn + i], q[i] - c[turn + i]
+            else:
+                x = c[upper + i]
+        elif x < c[lower + i]:
+            if x + c[turn + i] > x and x + c[turn + i] <= c[upper + i]:
+                x, q[i] = x + c[turn + i], q[i] + c[turn + i]
+            else:
+                x = c[lower + i]
+        largest = max(largest, abs(x - q[i]))
+        q[i] = x
     return largest
 
 
 @kernel
-def damped_step(c, w, damping):
-    """w.dq = (JᵀJ + damping I)⁻¹ Jᵀe over the joints that can follow.
+def damped_step(c, J, e, A, dq, held, q, damping):
+    """dq = Jᵀ(J Jᵀ + damping I)⁻¹ e over the joints that can follow.
 
     A joint that stands at a limit and would be pushed over it is held and the step solved again for the others.
+    Chains of fewer than six joints take the equal form (JᵀJ + damping I)⁻¹ Jᵀe, whose matrix is then the regular one.
     Returns False when the system was singular to rounding (dq is then zero).
     """
-    n = w.q.shape[0]
-    lower, upper = int(c[LOWER]), int(c[UPPER])
-    J, e, A, dq, held = w.J, w.e, w.A, w.dq, w.held
+    n = q.shape[0]
+    lower, upper, turn = int(c[LOWER]), int(c[UPPER]), int(c[TURN])
     for i in range(n):
         held[i] = 0.0
     for _ in range(n):
-        for i in range(n):
-            if held[i] != 0.0:
-                for k in range(i):
-                    A[i, k] = 0.0
-                A[i, i] = 1.0
-                dq[i] = 0.0
-                continue
-            b = 0.0
-            for j in range(6):
-                b += J[j, i] * e[j]
-            dq[i] = b
-            for k in range(i + 1):
-                v = 0.0
-                if held[k] == 0.0:
-                    for j in range(6):
-                        v += J[j, i] * J[j, k]
-                A[i, k] = v
-            A[i, i] += damping
-        if not solve_spd(A, dq, n):
+        if n < 6:
+            regular = _joint_system(J, e, A, dq, held, damping)
+        else:
+            regular = _task_system(J, e, dq, held, damping)
+        if not regular:
             for i in range(n):
                 dq[i] = 0.0
             return False
         again = False
         for i in range(n):
-            if held[i] == 0.0 and (
-                (dq[i] > 0.0 and w.q[i] >= c[upper + i]) or (dq[i] < 0.0 and w.q[i] <= c[lower + i])
-            ):
+            at_limit = (dq[i] > 0.0 and q[i] >= c[upper + i]) or (dq[i] < 0.0 and q[i] <= c[lower + i])
+            if at_limit and held[i] == 0.0 and c[turn + i] == 0.0:
                 held[i] = 1.0
                 again = True
         if not again:
@@ -280,19 +278,96 @@ def damped_step(c, w, damping):
 
 
 @kernel
-def hold_at_limits(c, w):
-    """Take out of w.dq what would push a joint over the limit it stands at."""
-    lower, upper = int(c[LOWER]), int(c[UPPER])
-    for i in range(w.q.shape[0]):
-        if (w.dq[i] > 0.0 and w.q[i] >= c[upper + i]) or (w.dq[i] < 0.0 and w.q[i] <= c[lower + i]):
-            w.dq[i] = 0.0
+def _task_system(J, e, dq, held, damping):
+    """dq = Jᵀ y with (J Jᵀ + damping I) y = e, without the held joints' columns.
+
+    The 21 entries stay in scalars from the sums through the Cholesky factor: several times faster than in an array.
+    """
+    n = dq.shape[0]
+    a00 = damping
+    a10, a11 = 0.0, damping
+    a20, a21, a22 = 0.0, 0.0, damping
+    a30, a31, a32, a33 = 0.0, 0.0, 0.0, damping
+    a40, a41, a42, a43, a44 = 0.0, 0.0, 0.0, 0.0, damping
+    a50, a51, a52, a53, a54, a55 = 0.0, 0.0, 0.0, 0.0, 0.0, damping
+    for k in range(n):
+        if held[k] == 0.0:
+            j0, j1, j2, j3, j4, j5 = J[0, k], J[1, k], J[2, k], J[3, k], J[4, k], J[5, k]
+            a00 += j0 * j0
+            a10 += j1 * j0
+            a11 += j1 * j1
+            a20 += j2 * j0
+            a21 += j2 * j1
+            a22 += j2 * j2
+            a30 += j3 * j0
+            a31 += j3 * j1
+            a32 += j3 * j2
+            a33 += j3 * j3
+            a40 += j4 * j0
+            a41 += j4 * j1
+            a42 += j4 * j2
+            a43 += j4 * j3
+            a44 += j4 * j4
+            a50 += j5 * j0
+            a51 += j5 * j1
+            a52 += j5 * j2
+            a53 += j5 * j3
+            a54 += j5 * j4
+            a55 += j5 * j5
+    regular, y0, y1, y2, y3, y4, y5 = solve_spd6(
+        a00, a10, a11, a20, a21, a22, a30, a31, a32, a33, a40, a41, a42, a43, a44, a50, a51, a52, a53, a54, a55,
+        e[0], e[1], e[2], e[3], e[4], e[5],
+    )  # fmt: skip
+    for k in range(n):
+        dq[k] = 0.0
+        if held[k] == 0.0:
+            dq[k] = J[0, k] * y0 + J[1, k] * y1 + J[2, k] * y2 + J[3, k] * y3 + J[4, k] * y4 + J[5, k] * y5
+    return regular
+
+
+@kernel
+def _joint_system(J, e, A, dq, held, damping):
+    """(JᵀJ + damping I) dq = Jᵀ e, with dq = 0 for the held joints."""
+    n = dq.shape[0]
+    for i in range(n):
+        if held[i] != 0.0:
+            for k in range(i):
+                A[i, k] = 0.0
+            A[i, i] = 1.0
+            dq[i] = 0.0
+            continue
+        b = 0.0
+        for j in range(6):
+            b += J[j, i] * e[j]
+        dq[i] = b
+        for k in range(i + 1):
+            v = 0.0
+            if held[k] == 0.0:
+                for j in range(6):
+                    v += J[j, i] * J[j, k]
+            A[i, k] = v
+        A[i, i] += damping
+    return solve_spd(A, dq, n)
+
+
+@kernel
+def hold_at_limits(c, q, dq):
+    """Take out of dq what would push a joint over the limit it stands at."""
+    lower, upper, turn = int(c[LOWER]), int(c[UPPER]), int(c[TURN])
+    for i in range(q.shape[0]):
+        if c[turn + i] != 0.0:
+            continue
+        if (dq[i] > 0.0 and q[i] >= c[upper + i]) or (dq[i] < 0.0 and q[i] <= c[lower + i]):
+            dq[i] = 0.0
 
 
 @kernel
 def hold_columns_at_limits(c, w):
     """Zero the columns of w.J whose joint stands at a limit and is pushed over it by the gradient of the error."""
-    lower, upper = int(c[LOWER]), int(c[UPPER])
+    lower, upper, turn = int(c[LOWER]), int(c[UPPER]), int(c[TURN])
     for i in range(w.q.shape[0]):
+        if c[turn + i] != 0.0:
+            continue
         g = 0.0
         for j in range(6):
             g += w.J[j, i] * w.e[j]
@@ -302,14 +377,14 @@ def hold_columns_at_limits(c, w):
 
 
 @kernel
-def limit_step(w, most):
-    """Scale w.dq so that no joint turns by more than `most` [rad or m]."""
+def limit_step(dq, most):
+    """Scale dq so that no joint turns by more than `most` [rad or m]."""
     largest = 0.0
-    for i in range(w.dq.shape[0]):
-        largest = max(largest, abs(w.dq[i]))
+    for i in range(dq.shape[0]):
+        largest = max(largest, abs(dq[i]))
     if largest > most:
-        for i in range(w.dq.shape[0]):
-            w.dq[i] *= most / largest
+        for i in range(dq.shape[0]):
+            dq[i] *= most / largest
 
 
 @kernel

@@ -86,7 +86,7 @@ def solve_jacobian_transpose(c, T, kind, q_seed, s, out):
             for i in range(6):
                 v += w.J[i, k] * w.e[i]
             w.dq[k] = v
-        it.hold_at_limits(c, w)
+        it.hold_at_limits(c, w.q, w.dq)
         for k in range(n):
             along += w.dq[k] * w.dq[k]
         for i in range(6):
@@ -101,8 +101,8 @@ def solve_jacobian_transpose(c, T, kind, q_seed, s, out):
             scale = s[GAIN] / square if square > 0.0 else 0.0
         for k in range(n):
             w.dq[k] *= scale
-        it.limit_step(w, 1.0)
-        if it.move(c, w) < 1e-9:
+        it.limit_step(w.dq, 1.0)
+        if it.move(c, w.q, w.dq) < 1e-9:
             it.nudge(c, w, 1e-2)
     it.conclude(c, T, kind, s, w, out)
     return r.FINE

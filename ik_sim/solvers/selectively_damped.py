@@ -70,7 +70,7 @@ def selectively_damped_step(w, rows, most, length, phi):
         shrink = bound / top if top > bound else 1.0
         for k in range(n):
             w.dq[k] += shrink * phi[k]
-    it.limit_step(w, most)
+    it.limit_step(w.dq, most)
 
 
 @kernel
@@ -86,7 +86,7 @@ def solve_selectively_damped(c, T, kind, q_seed, s, out):
     while it.goes_on(c, T, kind, s, trace, w, out):
         it.hold_columns_at_limits(c, w)
         selectively_damped_step(w, rows, s[LARGEST_STEP], length, phi)
-        if it.move(c, w) < 1e-9:
+        if it.move(c, w.q, w.dq) < 1e-9:
             it.nudge(c, w, 1e-2)
     it.conclude(c, T, kind, s, w, out)
     return r.FINE
