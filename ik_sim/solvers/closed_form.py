@@ -616,17 +616,19 @@ def srs_roots(c, D, g, roots):
 
 
 MAX_ROOTS = 40
+ROOM = MAX_ROOTS + 44
 
 
 @kernel
 def srs_legal_near(c, D, g, psi, seed, free, room, q):
     """The legal joints nearest to arm angle psi over all sign branches and arcs; the arcs nearest to psi come first.
 
-    Returns (found, least violation seen, its joint). `room` is scratch (MAX_ROOTS + 16,); the arm angle of the answer
+    Returns (found, least violation seen, its joint). `room` is scratch (ROOM,); the arm angle of the answer
     stays in room[MAX_ROOTS + 8].
     """
-    roots, d, theta, trial = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6], np.empty(7), np.empty(7)
-    at_middle, at_wanted = np.empty(7), np.empty(7)
+    roots, d = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6]
+    theta, trial = room[MAX_ROOTS + 16 : MAX_ROOTS + 23], room[MAX_ROOTS + 23 : MAX_ROOTS + 30]
+    at_middle, at_wanted = room[MAX_ROOTS + 30 : MAX_ROOTS + 37], room[MAX_ROOTS + 37 : MAX_ROOTS + 44]
     count = srs_roots(c, D, g, roots)
     least, blocked, best = np.inf, 0, np.inf
     # Gaps between roots, outwards from psi. Without roots the circle is one gap.
@@ -733,8 +735,10 @@ def srs_seed(c, g, seed, free):
 def solve_srs(c, T, kind, s, out):
     """The seed's own branch and arm angle where legal, else the nearest legal arm angle. As `solve_ur` otherwise."""
     D = family_target(c, T)
-    g, room = np.empty(CIRCLE), np.empty(MAX_ROOTS + 16)
-    seed, free, theta, q = np.empty(7), np.empty(7), np.empty(7), np.empty(7)
+    scratch = np.empty(CIRCLE + ROOM + 28)  # one allocation: it costs as much as several arc tangents
+    g, room = scratch[:CIRCLE], scratch[CIRCLE : CIRCLE + ROOM]
+    seed, free = scratch[CIRCLE + ROOM : CIRCLE + ROOM + 7], scratch[CIRCLE + ROOM + 7 : CIRCLE + ROOM + 14]
+    theta, q = scratch[CIRCLE + ROOM + 14 : CIRCLE + ROOM + 21], scratch[CIRCLE + ROOM + 21 :]
     for i in range(7):
         seed[i] = out[i]
     gap = srs_circle(c, D, g)
