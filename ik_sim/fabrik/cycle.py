@@ -7,7 +7,7 @@ Limits are kept without a single angle being computed. Each link carries a frame
 the link's direction is R u. A hinge about the axis a turns the link's frame inside its parent's frame; the wanted
 direction, seen across the axis, is a pair (x, y) = (cos α, sin α), and clamping to the arc [c − h, c + h] means
 comparing x cos c + y sin c with cos h. A cone is the same comparison with the rest direction. In the plane every
-joint is a hinge about z, so one code serves both.
+joint is a hinge about z; there the same is written out once more for frames of one angle, four times as fast.
 """
 
 from collections import namedtuple
@@ -31,7 +31,8 @@ F1 = 21  # part of the parent's u across the axis, unit (3)
 F2 = 24  # a × f1 (3)
 F_ALONG, F_ACROSS = 27, 28
 ONLY_CHILD = 29  # the only point that hangs on this one, or -1
-JOINT = 30
+FLAT = 30  # 1 in the plane, where a frame is one angle
+JOINT = 31
 
 # Columns of a row of `obstacles`.
 SPHERE, BOX = 0, 1
@@ -109,6 +110,12 @@ def turn_outside(R, i, ax, ay, az, c, s, out, k):
 
 
 @kernel
+def turn_flat(R, i, c, s):
+    """Row i of R becomes the turn in the plane with that cosine and sine."""
+    R[i, 0], R[i, 1], R[i, 3], R[i, 4] = c, -s, s, c
+
+
+@kernel
 def swing_axis(ax, ay, az, bx, by, bz, hx, hy, hz):
     """Axis, cosine and sine of the shortest rotation from a to b; for opposite ones about h, made perpendicular."""
     x, y, z = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
@@ -168,6 +175,12 @@ def clamp_arc(joint, i, x, y):
 @kernel
 def limit_forward(joint, i, R, m, x, y, z):
     """The legal direction nearest to (x, y, z) of link i, whose parent's frame is row m of R; its own goes to row i."""
+    if joint[i, FLAT] != 0.0:
+        c0, s0 = R[m, 0], R[m, 3]
+        ex, ey = c0 * joint[i, U] - s0 * joint[i, U + 1], s0 * joint[i, U] + c0 * joint[i, U + 1]
+        c, s = clamp_arc(joint, i, x * ex + y * ey, y * ex - x * ey)
+        turn_flat(R, i, c0 * c - s0 * s, s0 * c + c0 * s)
+        return c * ex - s * ey, c * ey + s * ex, 0.0
     if joint[i, KIND] == HINGE:
         px, py, pz = joint[i, A], joint[i, A + 1], joint[i, A + 2]
         e1x, e1y, e1z = apply(R, m, joint[i, E1], joint[i, E1 + 1], joint[i, E1 + 2])
@@ -196,6 +209,12 @@ def limit_backward(joint, i, child, R, B, Q, x, y, z):
 
     B holds the frames of this pass, R those before it.
     """
+    if joint[child, FLAT] != 0.0:
+        c0, s0 = B[child, 0], B[child, 3]
+        fx, fy = c0 * joint[i, U] - s0 * joint[i, U + 1], s0 * joint[i, U] + c0 * joint[i, U + 1]
+        c, s = clamp_arc(joint, child, x * fx + y * fy, x * fy - y * fx)
+        turn_flat(B, i, c0 * c + s0 * s, s0 * c - c0 * s)
+        return c * fx + s * fy, c * fy - s * fx, 0.0
     if joint[child, KIND] == HINGE:
         px, py, pz = joint[child, A], joint[child, A + 1], joint[child, A + 2]
         f1x, f1y, f1z = apply(B, child, joint[child, F1], joint[child, F1 + 1], joint[child, F1 + 2])
@@ -405,95 +424,102 @@ def chain_cycle(length, target, p, back):
 @kernel
 def backward(parent, length, joint, branch, pulls, targets, loops, obstacles, limited, p, w):
     """Tip to root: every pulled point goes where it is wanted, every sub-base to the centroid of the proposals."""
+    back, pull, weight, R, B, Q = w.back, w.pull, w.weight, w.R, w.B, w.Q  # counted once, not at every use
     n = p.shape[0]
     for i in range(n):
-        w.weight[i] = 0.0
+        weight[i] = 0.0
         for k in range(3):
-            w.pull[i, k] = 0.0
-            w.back[i, k] = p[i, k]
+            pull[i, k] = 0.0
+            back[i, k] = p[i, k]
     for e in range(pulls.shape[0]):
         i, f = int(pulls[e, PULL_POINT]), pulls[e, PULL_WEIGHT]
-        w.weight[i] += f
+        weight[i] += f
         for k in range(3):
-            w.pull[i, k] += f * targets[e, k]
+            pull[i, k] += f * targets[e, k]
     for e in range(loops.shape[0]):
         i, j = int(loops[e, 0]), int(loops[e, 1])
         x, y, z = p[j, 0] - p[i, 0], p[j, 1] - p[i, 1], p[j, 2] - p[i, 2]
         size = np.sqrt(x * x + y * y + z * z)
         half = 0.5 * (size - loops[e, 2])
         x, y, z = unit(x, y, z, 1.0, 0.0, 0.0)
-        w.weight[i] += 1.0
-        w.weight[j] += 1.0
-        w.pull[i, 0] += p[i, 0] + half * x
-        w.pull[i, 1] += p[i, 1] + half * y
-        w.pull[i, 2] += p[i, 2] + half * z
-        w.pull[j, 0] += p[j, 0] - half * x
-        w.pull[j, 1] += p[j, 1] - half * y
-        w.pull[j, 2] += p[j, 2] - half * z
+        weight[i] += 1.0
+        weight[j] += 1.0
+        pull[i, 0] += p[i, 0] + half * x
+        pull[i, 1] += p[i, 1] + half * y
+        pull[i, 2] += p[i, 2] + half * z
+        pull[j, 0] += p[j, 0] - half * x
+        pull[j, 1] += p[j, 1] - half * y
+        pull[j, 2] += p[j, 2] - half * z
     for i in range(n - 1, 0, -1):
         m = parent[i]
-        f = w.weight[i]
+        f = weight[i]
         if f <= 0.0:  # nothing pulls here or beyond: the link follows its parent later
             if limited:
                 for k in range(9):
-                    w.B[i, k] = w.R[i, k]
+                    B[i, k] = R[i, k]
             continue
-        x, y, z = w.pull[i, 0] / f, w.pull[i, 1] / f, w.pull[i, 2] / f
-        w.back[i, 0], w.back[i, 1], w.back[i, 2] = x, y, z
+        x, y, z = pull[i, 0] / f, pull[i, 1] / f, pull[i, 2] / f
+        back[i, 0], back[i, 1], back[i, 2] = x, y, z
         px, py, pz = p[m, 0], p[m, 1], p[m, 2]
         dx, dy, dz = unit(x - px, y - py, z - pz, 1.0, 0.0, 0.0)
         if limited:
             child = int(joint[i, ONLY_CHILD])
-            if child >= 0 and w.weight[child] > 0.0:
-                dx, dy, dz = limit_backward(joint, i, child, w.R, w.B, w.Q, dx, dy, dz)
+            if child >= 0 and weight[child] > 0.0:
+                dx, dy, dz = limit_backward(joint, i, child, R, B, Q, dx, dy, dz)
+            elif joint[i, FLAT] != 0.0:
+                ux, uy, uz = apply(R, i, joint[i, U], joint[i, U + 1], 0.0)
+                c, s = ux * dx + uy * dy, ux * dy - uy * dx
+                turn_flat(B, i, R[i, 0] * c - R[i, 3] * s, R[i, 3] * c + R[i, 0] * s)
             else:
-                ux, uy, uz = apply(w.R, i, joint[i, U], joint[i, U + 1], joint[i, U + 2])
-                hx, hy, hz = apply(w.R, i, joint[i, A], joint[i, A + 1], joint[i, A + 2])
+                ux, uy, uz = apply(R, i, joint[i, U], joint[i, U + 1], joint[i, U + 2])
+                hx, hy, hz = apply(R, i, joint[i, A], joint[i, A + 1], joint[i, A + 2])
                 ax, ay, az, c, s = swing_axis(ux, uy, uz, dx, dy, dz, hx, hy, hz)
-                turn_outside(w.R, i, ax, ay, az, c, s, w.B, i)
+                turn_outside(R, i, ax, ay, az, c, s, B, i)
         if obstacles.shape[0] > 0:
             dx, dy, dz = push_off(obstacles, x, y, z, length[i], -dx, -dy, -dz)
             dx, dy, dz = -dx, -dy, -dz
         f = branch[i]
-        w.weight[m] += f
-        w.pull[m, 0] += f * (x - length[i] * dx)
-        w.pull[m, 1] += f * (y - length[i] * dy)
-        w.pull[m, 2] += f * (z - length[i] * dz)
+        weight[m] += f
+        pull[m, 0] += f * (x - length[i] * dx)
+        pull[m, 1] += f * (y - length[i] * dy)
+        pull[m, 2] += f * (z - length[i] * dz)
 
 
 @kernel
 def forward(parent, length, joint, obstacles, limited, cos_cap, sin_cap, p, w):
     """Root to tip: every link at its length, towards where the backward pass left its end, inside cap and limits."""
+    back, R, old = w.back, w.R, w.old  # counted once, not at every use
     for i in range(1, p.shape[0]):
         m = parent[i]
         px, py, pz = p[m, 0], p[m, 1], p[m, 2]
-        ox, oy, oz = w.old[i, 0], w.old[i, 1], w.old[i, 2]
-        dx, dy, dz = unit(w.back[i, 0] - px, w.back[i, 1] - py, w.back[i, 2] - pz, ox, oy, oz)
+        ox, oy, oz = old[i, 0], old[i, 1], old[i, 2]
+        dx, dy, dz = unit(back[i, 0] - px, back[i, 1] - py, back[i, 2] - pz, ox, oy, oz)
         if ox * dx + oy * dy + oz * dz < cos_cap:
             dx, dy, dz = towards(ox, oy, oz, dx, dy, dz, cos_cap, sin_cap)
         if limited:
             # The root's frame, row 0, is the base's and never turns.
-            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
+            dx, dy, dz = limit_forward(joint, i, R, m, dx, dy, dz)
         if obstacles.shape[0] > 0:
             dx, dy, dz = push_off(obstacles, px, py, pz, length[i], dx, dy, dz)
             if limited:  # limits are a promise, clearance is an aim
-                dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
+                dx, dy, dz = limit_forward(joint, i, R, m, dx, dy, dz)
         p[i, 0], p[i, 1], p[i, 2] = px + length[i] * dx, py + length[i] * dy, pz + length[i] * dz
-        w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
+        old[i, 0], old[i, 1], old[i, 2] = dx, dy, dz
 
 
 @kernel
 def settle(parent, length, joint, limited, p, w):
     """Make the points of a start legal: lengths, limits, frames. A point where there is none gets a fixed direction."""
+    back, R, old = w.back, w.R, w.old  # counted once, not at every use
     for i in range(1, p.shape[0]):
         for k in range(3):
-            w.back[i, k] = p[i, k]
+            back[i, k] = p[i, k]
     for i in range(1, p.shape[0]):
         m = parent[i]
         # Directions are taken between the points as given, so that a start of other lengths keeps its shape.
-        x, y, z = w.back[i, 0], w.back[i, 1], w.back[i, 2]
+        x, y, z = back[i, 0], back[i, 1], back[i, 2]
         if m > 0:
-            x, y, z = x - w.back[m, 0], y - w.back[m, 1], z - w.back[m, 2]
+            x, y, z = x - back[m, 0], y - back[m, 1], z - back[m, 2]
         else:
             x, y, z = x - p[0, 0], y - p[0, 1], z - p[0, 2]
         size = np.sqrt(x * x + y * y + z * z)
@@ -501,13 +527,13 @@ def settle(parent, length, joint, limited, p, w):
         if size > 1e-300:
             dx, dy, dz = x / size, y / size, z / size
         elif m > 0:
-            dx, dy, dz = w.old[m, 0], w.old[m, 1], w.old[m, 2]
+            dx, dy, dz = old[m, 0], old[m, 1], old[m, 2]
         else:
             dx, dy, dz = 1.0, 0.0, 0.0
         if limited:
-            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
+            dx, dy, dz = limit_forward(joint, i, R, m, dx, dy, dz)
             exact = False
-        w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
+        old[i, 0], old[i, 1], old[i, 2] = dx, dy, dz
         if not exact:
             p[i, 0] = p[m, 0] + length[i] * dx
             p[i, 1] = p[m, 1] + length[i] * dy

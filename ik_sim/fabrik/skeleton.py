@@ -402,7 +402,7 @@ def _check_joint(joint: Joint, dimension: int, i: int) -> None:
 def _lay_out(row: Any, joint: Joint, dimension: int, u: Any, u_parent: Any) -> None:
     """Fill one row of `joint` (see cycle.py) in place."""
     row[c.U : c.U + 3] = u
-    row[c.HALF], row[c.COS_C], row[c.COS_H] = np.pi, 1.0, -1.0
+    row[c.HALF], row[c.COS_C], row[c.COS_H], row[c.FLAT] = np.pi, 1.0, -1.0, float(dimension == 2)
     axis = None
     if dimension == 2:
         axis = np.array([0.0, 0.0, 1.0])

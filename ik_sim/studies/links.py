@@ -213,7 +213,8 @@ class Links(Study):
                 [
                     f"{len(rows):,} chains of {n} links were drawn, every length uniform between "
                     f"{number(self.shortest)} and 1, with joints limited to ±{number(self.limit_deg)}°. Each starts "
-                    "in a random legal posture and is sent, by limited FABRIK without restarts, to a point that another "
+                    "in a random legal posture and is sent, by limited FABRIK without restarts, to a point that "
+                    "another "
                     f"random legal posture of the same chain reaches: every target can be reached. "
                     f"{100 * arrived.mean():.1f} % arrive within {self.max_cycles} cycles to {self.tolerance:g}.",
                 ],
@@ -241,7 +242,8 @@ class Links(Study):
                 "What the cloud hides",
                 [
                     "A coloured cloud invites the eye to find structure. So instead: sort the trials by one quantity, "
-                    "cut them into twenty equal groups, and look at the cycles of each group. FABRIK on two links gains "
+                    "cut them into twenty equal groups, and look at the cycles of each group. FABRIK on two links "
+                    "gains "
                     "by cos² of the bend in every cycle, so it should be slow both near the stretched and near the "
                     "folded pose: a valley, which no single correlation shows.",
                 ],
@@ -261,8 +263,10 @@ class Links(Study):
                     "the others removed; 0 is no relation, ±1 a perfect one. The interval is a bootstrap over trials. "
                     "With many trials anything becomes significant, so the size is what counts: below 0.1 it is called "
                     "negligible whatever its p, and p is held against 0.05 divided by the twelve tests made.",
-                    f"Together, the three length ratios explain {100 * cr:.1f} % of the variance of the ranks of cycles and "
-                    f"{100 * fr:.1f} % of failure's; bend, reach and travel explain {100 * cg:.1f} % and {100 * fg:.1f} %.",
+                    f"Together, the three length ratios explain {100 * cr:.1f} % of the variance of the ranks of "
+                    f"cycles and "
+                    f"{100 * fr:.1f} % of failure's; bend, reach and travel explain {100 * cg:.1f} % and "
+                    f"{100 * fg:.1f} %.",
                     _conclusion(cr, cg, fr, fg),
                 ],
                 [Picture("effects", "The same as a picture.", effects, (7.5, 3.4))],

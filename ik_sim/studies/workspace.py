@@ -1,0 +1,415 @@
+"""What can an arm reach? Planar regions under angle limits, exactly; reach maps of arms in space, every voxel judged.
+
+Two links in the plane have a closed form, so each grid point is decided exactly and the boundary is a handful of
+circular arcs. For an arm in space the map says, for every voxel, which share of evenly spread tool orientations the
+arm can take there inside its joint limits; a second solver can be asked the same as a witness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from ik_sim.errors import InvalidArgumentError
+from ik_sim.studies.study import BLACK, BLUE, GREEN, ORANGE, RED, SKY, Picture, Section, Study, export, number
+
+SETS = (
+    ("both joints free", -180.0, 180.0),
+    ("only positive angles", 0.0, 180.0),
+    ("only negative angles", -180.0, 0.0),
+)
+"""The angle sets of the essay: name, lower and upper end of both joints [deg]."""
+
+_GRID = 241  # points a side of the planar map
+
+
+@dataclass(frozen=True)
+class Workspace(Study):
+    """Reachable regions: of two planar links under three sets of limits, or of any robot voxel by voxel."""
+
+    name: ClassVar[str] = "workspace"
+    title: ClassVar[str] = "What can an arm reach?"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "essay": {},
+        "planar3": {"robot": "planar3", "voxel": 0.02, "orientations": 36},
+        "ur5": {"robot": "ur5"},
+        "iiwa14": {"robot": "iiwa14"},
+    }
+
+    robot: str = ""
+    """A robot's name or the path of a URDF; two planar links under the essay's limits when empty."""
+    base_link: str = ""
+    """Where a URDF's chain starts; its root when empty."""
+    tool_link: str = ""
+    """Where it ends; its only tip when empty."""
+    lengths: tuple[float, ...] = (0.65, 1.16)
+    """Of the two planar links."""
+    voxel: float = 0.1
+    """Edge of a voxel [m]."""
+    orientations: int = 32
+    """Tool orientations asked for in every voxel, spread evenly; in the plane, headings."""
+    solver: str = ""
+    """Which answers; the closed form where the arm has one, else `auto`, when empty."""
+    witness: str = "levenberg_marquardt"
+    """A second solver that is asked the same; none when empty."""
+    witness_every: int = 25
+    """Of so many voxels the witness is asked in one."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not (len(self.lengths) == 2 and all(x > 0 for x in self.lengths)):
+            raise InvalidArgumentError("workspace.lengths", "must be two positive numbers")
+        if not (self.voxel > 0 and self.orientations > 0 and self.witness_every > 0):
+            raise InvalidArgumentError("workspace", "voxel, orientations and witness_every must be positive")
+
+    # --- the arm ---
+
+    @cached_property
+    def _chain(self) -> Any:
+        from ik_sim.robots import load_robot
+
+        return load_robot(self.robot, base_link=self.base_link or None, tool_link=self.tool_link or None).chain
+
+    @cached_property
+    def _axis(self) -> Any:
+        """Centres of voxels along each of the three axes; one layer for a planar arm."""
+        from ik_sim.chain import CENTRE, REACH
+
+        c = self._chain.packed
+        half = int(np.ceil(float(c[REACH]) / self.voxel))
+        offsets = np.arange(-half, half + 1) * self.voxel
+        centre = np.asarray(c[CENTRE : CENTRE + 3])
+        return [
+            centre[0] + offsets,
+            centre[1] + offsets,
+            np.array([centre[2]]) if self._planar else centre[2] + offsets,
+        ]
+
+    @property
+    def _planar(self) -> bool:
+        return self._chain.family in ("planar2", "planar3")
+
+    def _solver(self) -> Any:
+        from ik_sim.solvers import load_solver
+
+        closed = self._chain.family in ("planar2", "planar3", "ur", "srs")
+        return load_solver(self.solver or ("closed_form" if closed else "auto"))
+
+    def _rotations(self) -> Float[np.ndarray, "m 3 3"]:
+        m = self.orientations
+        if self._planar:
+            a = 2 * np.pi * np.arange(m) / m
+            R = np.zeros((m, 3, 3))
+            R[:, 0, 0] = R[:, 1, 1] = np.cos(a)
+            R[:, 1, 0], R[:, 0, 1], R[:, 2, 2] = np.sin(a), -np.sin(a), 1.0
+            return R
+        from scipy.spatial.transform import Rotation
+
+        # Alexa 2022, "Super-Fibonacci spirals": evenly spread rotations in any number.
+        s = np.arange(m) + 0.5
+        a, b = 2 * np.pi * s / np.sqrt(2.0), 2 * np.pi * s / 1.533751168755204288118041
+        r, t = np.sqrt(s / m), np.sqrt(1 - s / m)
+        return Rotation.from_quat(
+            np.stack([r * np.sin(a), r * np.cos(a), t * np.sin(b), t * np.cos(b)], axis=1)
+        ).as_matrix()
+
+    # --- rows ---
+
+    def columns(self) -> tuple[str, ...]:
+        """A row a grid point, or a voxel within the links' whole length."""
+        if not self.robot:
+            return ("set", "x", "y", "answers")
+        return ("x", "y", "z", "share", "manipulability", "witness_share", "only_solver", "only_witness")
+
+    def chunk_count(self) -> int:
+        """The three sets, or the layers of voxels."""
+        if not self.robot:
+            return len(SETS)
+        return len(self._axis[1]) if self._planar else len(self._axis[2])
+
+    def chunk(self, number: int, folder: Path) -> Float[np.ndarray, "k c"]:
+        """One set of limits on the whole grid, or one layer."""
+        return self._planar_set(number) if not self.robot else self._layer(number)
+
+    def _planar_set(self, which: int) -> Float[np.ndarray, "k 4"]:
+        a, b = self.lengths
+        _, low, high = SETS[which]
+        edge = np.linspace(-1.05, 1.05, _GRID) * (a + b)
+        x, y = (v.ravel() for v in np.meshgrid(edge, edge))
+        answers = np.zeros(x.shape)
+        r = np.hypot(x, y)
+        inside = (r <= a + b) & (r >= abs(a - b)) & (r > 0)
+        outer, inner = (a + b - r) * (a + b + r), (r - abs(a - b)) * (r + abs(a - b))
+        bend = 2 * np.arctan2(np.sqrt(np.maximum(outer, 0)), np.sqrt(np.maximum(inner, 0)))
+        for sign in (1.0, -1.0):
+            second = np.degrees(sign * bend)
+            first = np.degrees(np.arctan2(y, x) - np.arctan2(b * np.sin(sign * bend), a + b * np.cos(bend)))
+            first = (first - low) % 360.0 + low  # the turn that can lie in the arc
+            answers += inside & (first <= high + 1e-9) & (second >= low - 1e-9) & (second <= high + 1e-9)
+        return np.column_stack([np.full(x.shape, float(which)), x, y, answers])
+
+    def _layer(self, layer: int) -> Float[np.ndarray, "k 8"]:
+        from ik_sim.chain import CENTRE, REACH
+
+        chain, solver, R = self._chain, self._solver(), self._rotations()
+        xs, ys, zs = self._axis
+        if self._planar:
+            ys = ys[layer : layer + 1]
+        else:
+            zs = zs[layer : layer + 1]
+        centres = np.stack(np.meshgrid(xs, ys, zs, indexing="ij"), axis=-1).reshape(-1, 3)
+        middle, reach = chain.packed[CENTRE : CENTRE + 3], chain.packed[REACH]
+        centres = centres[np.linalg.norm(centres - middle, axis=1) <= reach + 1e-12]
+        if not len(centres):
+            return np.empty((0, 8))
+        T = np.zeros((len(centres), len(R), 4, 4))
+        T[..., :3, :3], T[..., :3, 3], T[..., 3, 3] = R, centres[:, None], 1.0
+        found = solver.solve_batch(chain, T.reshape(-1, 4, 4))
+        good = np.asarray(found.converged).reshape(len(centres), len(R))
+        q = found.q.reshape(len(centres), len(R), -1)
+        rows = np.full((len(centres), 8), np.nan)
+        rows[:, :3], rows[:, 3] = centres, good.mean(axis=1)
+        for i in np.flatnonzero(good.any(axis=1)):
+            some = np.flatnonzero(good[i])[:3]  # three postures stand for the voxel
+            rows[i, 4] = max(_manipulability(chain, q[i, k], self._planar) for k in some)
+        if self.witness:
+            from ik_sim.solvers import load_solver
+
+            asked = np.flatnonzero((np.arange(len(centres)) + layer) % self.witness_every == 0)
+            if len(asked):
+                second = load_solver(self.witness).solve_batch(chain, T[asked].reshape(-1, 4, 4))
+                agrees = np.asarray(second.converged).reshape(len(asked), len(R))
+                rows[asked, 5] = agrees.mean(axis=1)
+                rows[asked, 6] = (good[asked] & ~agrees).sum(axis=1)
+                rows[asked, 7] = (~good[asked] & agrees).sum(axis=1)
+        return rows
+
+    # --- what they say ---
+
+    def evaluate(self, rows: Float[np.ndarray, "k c"], folder: Path) -> tuple[dict[str, Any], list[Section]]:
+        """Areas or volumes, slices, views."""
+        return self._evaluate_sets(rows) if not self.robot else self._evaluate_map(rows, folder)
+
+    def _evaluate_sets(self, rows: Any) -> tuple[dict[str, Any], list[Section]]:
+        a, b = self.lengths
+        cell = (2.1 * (a + b) / (_GRID - 1)) ** 2
+        maps = [rows[rows[:, 0] == k, 3].reshape(_GRID, _GRID) for k in range(len(SETS))]
+        extent = 1.05 * (a + b)
+        summary: dict[str, Any] = {}
+        for (title, low, high), counts in zip(SETS, maps, strict=True):
+            summary[f"area [m²]: {title}"] = float((counts > 0).sum() * cell)
+            summary[f"area with two postures [m²]: {title}"] = float((counts > 1).sum() * cell)
+            summary[f"exact area [m²]: {title}"] = exact_area(a, b, low, high)
+
+        def regions(figure: Any) -> None:
+            from matplotlib.colors import ListedColormap
+
+            for axes, (title, low, high), counts in zip(figure.subplots(1, 3), SETS, maps, strict=True):
+                axes.imshow(
+                    np.where(counts > 0, counts, np.nan), origin="lower", extent=[-extent, extent, -extent, extent],
+                    cmap=ListedColormap([SKY, BLUE]), vmin=0.5, vmax=2.5, alpha=0.75, interpolation="nearest",
+                )  # fmt: skip
+                for x, y in boundary_arcs(a, b, low, high):
+                    axes.plot(x, y, color=BLACK, linewidth=0.9)
+                t = np.radians(np.linspace(low, high, 200))
+                axes.plot(
+                    a * np.cos(t), a * np.sin(t), color=ORANGE, linewidth=2, label="trace of joint 2 as joint 1 turns"
+                )
+                for k, (t1, t2) in enumerate(((0.2, 0.5), (0.65, 0.3))):
+                    q1, q2 = np.radians([low + t1 * (high - low), low + t2 * (high - low)])
+                    x = [0, a * np.cos(q1), a * np.cos(q1) + b * np.cos(q1 + q2)]
+                    y = [0, a * np.sin(q1), a * np.sin(q1) + b * np.sin(q1 + q2)]
+                    axes.plot(x, y, "o-", color=(RED, GREEN)[k], linewidth=1.8, markersize=3)
+                axes.set_title(title)
+                axes.set_aspect("equal")
+                axes.set_xlabel("x [m]")
+            handles = figure.axes[0].get_legend_handles_labels()
+            figure.legend(*handles, loc="outside lower center", ncols=3)
+
+        table = [
+            ("limits of both joints", "area, grid [m²]", "area, exact [m²]", "share of the ring", "with two postures")
+        ]
+        ring = np.pi * ((a + b) ** 2 - (a - b) ** 2)
+        for title, *_ in SETS:
+            area, exact = summary[f"area [m²]: {title}"], summary[f"exact area [m²]: {title}"]
+            two = summary[f"area with two postures [m²]: {title}"]
+            table.append((title, number(area), number(exact), f"{100 * exact / ring:.1f} %", number(two)))
+        text = [
+            f"Two links of {number(a)} and {number(b)} m. A point is reachable when one of its two postures, elbow "
+            f"left or "
+            "right, has both angles inside the limits; each grid point is decided by the closed form, so the "
+            "filled region "
+            "is exact to the grid. The black arcs are where it can end: full stretch, full fold, and the paths of "
+            "the tip "
+            "with one joint held at an end of its range. The orange arc is the path of the second joint.",
+            "With both joints free every point of the ring has two postures. Allowing only positive, or only negative, "
+            "angles leaves each point at most one, and the two regions are mirror images in the x axis. A point "
+            "mirrored "
+            "into the other region needs the other elbow: an arm that starts with one sign cannot go there.",
+        ]
+        pictures = [
+            Picture("regions", "Light: one posture; dark: two. Two example postures in each.", regions, (10.0, 4.0))
+        ]
+        return summary, [Section("Two links, three sets of angles", text, pictures, table)]
+
+    def _evaluate_map(self, rows: Any, folder: Path) -> tuple[dict[str, Any], list[Section]]:
+        chain, planar = self._chain, self._planar
+        share, manipulability = rows[:, 3], rows[:, 4]
+        cell = self.voxel ** (2 if planar else 3)
+        unit, thing = ("m²", "cells") if planar else ("m³", "voxels")
+        reached = share > 0
+        asked = ~np.isnan(rows[:, 5])
+        targets = int(asked.sum()) * self.orientations
+        summary: dict[str, Any] = {
+            thing: len(rows),
+            f"reachable [{unit}]": float(reached.sum() * cell),
+            f"reachable in half of all orientations [{unit}]": float((share >= 0.5).sum() * cell),
+            f"reachable in all orientations [{unit}]": float((share >= 1.0).sum() * cell),
+            "mean share where reachable": float(share[reached].mean()) if reached.any() else 0.0,
+            "witness asked": targets,
+            "only the solver found": int(np.nansum(rows[:, 6])) if targets else 0,
+            "only the witness found": int(np.nansum(rows[:, 7])) if targets else 0,
+        }
+        self._export_grid(rows, folder)
+        xs, ys, zs = self._axis
+        origin = np.array([xs[0], ys[0], zs[0]])
+        index = np.rint((rows[:, :3] - origin) / self.voxel).astype(int)
+        grid = np.full((len(xs), len(ys), len(zs), 2), np.nan)
+        grid[index[:, 0], index[:, 1], index[:, 2]] = np.column_stack([share, manipulability])
+        half = self.voxel / 2
+
+        def cut(axes: Any, plane: str, k: int, level: int) -> Any:
+            image, a, b = (grid[:, level, :, k], xs, zs) if plane == "xz" else (grid[:, :, level, k], xs, ys)
+            extent = [a[0] - half, a[-1] + half, b[0] - half, b[-1] + half]
+            image = np.where(image > 0, image, np.nan)
+            top = 1.0 if k == 0 else np.nanmax(grid[..., 1])
+            drawn = axes.imshow(image.T, origin="lower", extent=extent, cmap="viridis", vmin=0, vmax=top)
+            axes.set_xlabel("x [m]")
+            axes.set_ylabel(f"{plane[1]} [m]")
+            where = ys[level] if plane == "xz" else zs[level]
+            axes.set_title(f"{'y' if plane == 'xz' else 'z'} = {where:.2f} m")
+            return drawn
+
+        def slices(figure: Any, k: int = 0) -> None:
+            if planar:
+                cuts = [(figure.subplots(), "xy", 0)]
+            else:
+                left, right = figure.subplots(1, 2)
+                cuts = [(left, "xz", len(ys) // 2), (right, "xy", len(zs) // 2)]
+            for axes, plane, level in cuts:
+                drawn = cut(axes, plane, k, level)
+            label = "share of orientations" if k == 0 else "manipulability √det J Jᵀ"
+            figure.colorbar(drawn, ax=figure.axes, shrink=0.8, label=label)
+
+        def manipulable(figure: Any) -> None:
+            slices(figure, 1)
+
+        def view(figure: Any) -> None:
+            axes = figure.add_subplot(projection="3d")
+            behind = reached & ~((rows[:, 1] < 0) & (rows[:, 0] > 0))  # a quarter is cut away
+            dots = axes.scatter(
+                *rows[behind, :3].T, c=share[behind], s=14, cmap="viridis", vmin=0, vmax=1, marker="s", linewidths=0,
+                depthshade=False, rasterized=True,
+            )  # fmt: skip
+            axes.set(xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
+            axes.set_box_aspect(np.ptp(rows[:, :3], axis=0))
+            axes.view_init(22, -55)
+            figure.colorbar(dots, ax=axes, shrink=0.7, pad=0.1, label="share of orientations")
+
+        def turning() -> Any:
+            import plotly.graph_objects as go
+
+            data = go.Scatter3d(
+                x=rows[reached, 0].round(4), y=rows[reached, 1].round(4), z=rows[reached, 2].round(4), mode="markers",
+                marker={"size": 3, "color": share[reached].round(3), "colorscale": "Viridis", "opacity": 0.55,
+                        "cmin": 0, "cmax": 1, "colorbar": {"title": "share"}},
+            )  # fmt: skip
+            return go.Figure(data, layout={"scene": {"aspectmode": "data"}})
+
+        def against_radius(figure: Any) -> None:
+            axes = figure.subplots()
+            from ik_sim.chain import CENTRE
+
+            r = np.linalg.norm(rows[:, :3] - chain.packed[CENTRE : CENTRE + 3], axis=1)
+            edges = np.arange(0, r.max() + 2 * self.voxel, self.voxel)
+            at = np.digitize(r, edges) - 1
+            centre = [(edges[b] + edges[b + 1]) / 2 for b in range(len(edges) - 1) if np.any(at == b)]
+            for f, colour, label in ((np.mean, BLUE, "mean share"), (np.max, ORANGE, "best voxel")):
+                y = [f(share[at == b]) for b in range(len(edges) - 1) if np.any(at == b)]
+                axes.plot(centre, y, ".-", color=colour, label=label)
+            axes.set_xlabel("distance from the first joint's centre [m]")
+            axes.set_ylabel("share of orientations")
+            axes.legend()
+
+        asked_text = (
+            f"The witness, {self.witness}, was asked about {targets:,} of the same poses: "
+            f"{summary['only the solver found']} were found by the solver only, {summary['only the witness found']} "
+            f"by the "
+            "witness only. What only the witness finds would be a hole in the map; what only the solver finds are the "
+            "witness's own failures, since every answer is checked by forward kinematics."
+            if targets
+            else "No witness was asked."
+        )
+        text = [
+            f"For each of {len(rows):,} {thing} of {number(self.voxel)} m, {self.orientations} evenly spread tool "
+            f"orientations were asked of {self._solver()!r:.80}. An orientation counts when the joints that come back "
+            "bring the tool there, by the arm's own forward kinematics, inside all limits. The share of "
+            "orientations is "
+            "what a programmer feels as room: 1 means the tool may point anywhere.",
+            asked_text,
+        ]
+        pictures = [Picture("slices", "Cuts through the map.", slices, (9.5, 4.2))]
+        if not planar:
+            pictures.insert(0, Picture("view", "The map with a quarter cut away.", view, (7.5, 6.0), turning))
+        pictures.append(
+            Picture("radius", "How the share falls towards the ends of the reach.", against_radius, (7.5, 3.2))
+        )
+        pictures.append(
+            Picture(
+                "manipulability",
+                "Manipulability of the best of three postures: how freely the tool moves. Dark rims are singular.",
+                manipulable,
+                (9.5, 4.2),
+            )
+        )
+        table = [("", "")] + [(k, number(v) if isinstance(v, float) else f"{v:,}") for k, v in summary.items()]
+        return summary, [Section(f"Reach map of {self.robot}", text, pictures, table)]
+
+    def _export_grid(self, rows: Any, folder: Path) -> None:
+        export(folder / "reach_map", self.columns()[:5], rows[:, :5])
+
+
+def boundary_arcs(a: float, b: float, low: float, high: float) -> list[tuple[Any, Any]]:
+    """The curves on which the region of two links may end: a joint at an end, or joint 2 at 0 or ±180° [deg]."""
+    arcs = []
+    t = np.radians(np.linspace(low, high, 361))
+    for second in {low, high, *(s for s in (0.0, 180.0, -180.0) if low <= s <= high)}:
+        r = a + b * np.exp(1j * np.radians(second))
+        tip = r * np.exp(1j * t)
+        arcs.append((tip.real, tip.imag))
+    if high - low < 360:
+        for first in (low, high):
+            tip = np.exp(1j * np.radians(first)) * (a + b * np.exp(1j * t))
+            arcs.append((tip.real, tip.imag))
+    return arcs
+
+
+def exact_area(a: float, b: float, low: float, high: float) -> float:
+    """Area of the region of two links whose angles both lie in [low, high] [deg], for arcs of 0, ±180° and 360°.
+
+    At each radius the tip takes, for every bend of either sign, an arc of polar angles as wide as joint 1's range.
+    With one sign the arc is 180° wide at every radius: half the ring. With both, the ring.
+    """
+    ring = np.pi * ((a + b) ** 2 - (a - b) ** 2)
+    return ring * min(1.0, (high - low) / 360.0)
+
+
+def _manipulability(chain: Any, q: Any, planar: bool) -> float:
+    J = chain.jacobian(q)
+    J = J[:2] if planar else J
+    return float(np.sqrt(max(0.0, np.linalg.det(J @ J.T))))
