@@ -49,9 +49,13 @@ class Bullet:
         """
         T, kind = (target.T, target.kind) if isinstance(target, Target) else (target, POSE)
         goal = Target(check_target(T, kind), kind)
-        q = chain.clip(chain.q_middle if q_seed is None else q_seed)
-        if kind == AXIS or int(chain.packed[JOINTS]) != chain.n:
+        q = chain.clip(chain.check_q(chain.q_middle if q_seed is None else q_seed, "q_seed"))
+        if kind == AXIS:
             return judge(chain, goal, q, self.stop, status=Status.UNSUPPORTED, solver=self)
+        if int(chain.packed[JOINTS]) != chain.n:
+            mimics = int(chain.packed[JOINTS]) - chain.n
+            words = f"Bullet moves {mimics} mimic joint{'s' * (mimics > 1)} of this chain as if nothing held them"
+            return judge(chain, goal, q, self.stop, status=Status.UNSUPPORTED, reason=words, solver=self)
         arm = _sessions.get(chain)
         if arm is None:
             arm = _sessions[chain] = _Session(chain)

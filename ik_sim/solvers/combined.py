@@ -38,7 +38,7 @@ from ik_sim.target import POSE, Tolerance
 ) = range(it.OWN, it.OWN + 12)  # fmt: skip
 
 # Places in the scratch row that counts the work of one solve.
-COUNT_CYCLES, COUNT_EVALUATIONS, COUNT_RUNS, LAST_MISS, LAST_BEND, ROW = 0, 1, 2, 3, 4, 5
+COUNT_CYCLES, COUNT_EVALUATIONS, COUNT_RUNS, DEADLINE, OUT_OF_TIME, ROW = 0, 1, 2, 3, 4, 5
 
 
 @kernel
@@ -59,17 +59,20 @@ def predicted_cycles(l2, l3, delta, tolerance):
 
 
 @kernel
-def two_link(l2, l3, dist, along, across, s, trace, done, state):
+def two_link(l2, l3, dist, along, across, tolerance, most, trace, counts, state):
     """FABRIK in the plane that holds shoulder (0, 0), target (dist, 0) and the elbow, which starts at (along, across) · l2.
 
-    Writes the elbow's unit direction to state[0:2] and returns (cycles, miss [m]). `done` cycles have been spent before
-    (for the trace, whose rows get the miss and, for the caller to replace, the elbow direction).
+    Writes the elbow's unit direction to state[0:2] and returns the miss [m] after at most `most` cycles. The rows of a
+    trace get the miss and, for the caller to replace, the elbow direction.
     """
     x, y = l2 * along, l2 * across
     tx, ty = x + l3 * along - dist, y + l3 * across
     miss = np.sqrt(tx * tx + ty * ty)
-    cycles = 0
-    while miss > s[r.TOLERANCE_POSITION] and cycles < int(s[CYCLES]):
+    cycles, done = 0, int(counts[ROW])
+    while miss > tolerance and cycles < most:
+        if cycles % 1024 == 1023 and counts[DEADLINE] > 0.0 and it.seconds() > counts[DEADLINE]:
+            counts[OUT_OF_TIME] = 1.0
+            break
         dx, dy = x - dist, y
         size = np.sqrt(dx * dx + dy * dy)
         if size > 0.0:
@@ -88,20 +91,28 @@ def two_link(l2, l3, dist, along, across, s, trace, done, state):
             row = trace[done + cycles - 1]
             row[0], row[1], row[2], row[3], row[4] = 0.0, miss, 0.0, x / l2, y / l2
     state[0], state[1] = x / l2, y / l2
-    return cycles, miss
+    counts[COUNT_CYCLES] += cycles
+    counts[ROW] = min(done + cycles, trace.shape[0])
+    return miss
+
+
+@kernel
+def work_left(s, counts):
+    """Cycles and evaluations that the budget still holds; FABRIK alone has its whole budget for each target."""
+    if s[WITH_SLSQP] == 0.0:
+        return int(s[it.MAX_ITERATIONS])
+    return int(s[it.MAX_ITERATIONS] - counts[COUNT_CYCLES] - counts[COUNT_EVALUATIONS])
 
 
 @kernel
 def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
     """Elbow direction (to state[0:2]) for a tip at (dist, 0): FABRIK, then SLSQP on the two angles if it hasn't arrived."""
     if s[PREDICT] != 0.0 and predicted_cycles(l2, l3, cf.bend(l2, l3, dist), s[r.TOLERANCE_POSITION]) > s[PREDICT]:
-        state[0], state[1] = along, across
-        cycles, miss = 0, np.inf
+        most = 0
     else:
-        cycles, miss = two_link(l2, l3, dist, along, across, s, trace, int(counts[ROW]), state)
-    counts[COUNT_CYCLES] += cycles
-    counts[ROW] = min(counts[ROW] + cycles, trace.shape[0])
-    if miss > s[r.TOLERANCE_POSITION] and s[WITH_SLSQP] != 0.0:
+        most = min(int(s[CYCLES]), work_left(s, counts))
+    miss = two_link(l2, l3, dist, along, across, s[r.TOLERANCE_POSITION], most, trace, counts, state)
+    if miss > s[r.TOLERANCE_POSITION] and s[WITH_SLSQP] != 0.0 and work_left(s, counts) > 0:
         miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
     else:
         fx, fy = dist - l2 * state[0], -l2 * state[1]
@@ -124,8 +135,9 @@ def _optimise_in_plane(l2, l3, dist, state, s, data, counts):
     place = nlopt_c.PARAMETERS
     data[place], data[place + 1], data[place + 2], data[place + 3] = l2, l3, dist, 0.0
     f = nlopt_c.minimise(
-        s[PLANAR], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
-    )
+        s[PLANAR], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION],
+        min(int(s[MOST_EVALUATIONS]), work_left(s, counts)),
+    )  # fmt: skip
     counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
     counts[COUNT_RUNS] += 1.0
     state[0], state[1] = np.cos(x[0]), np.sin(x[0])
@@ -239,6 +251,12 @@ def combined_ur(c, T, s, trace, data, counts, out):
 
 @kernel
 def _say_spent(c, s, l2, l3, counts, miss, delta, out):
+    if counts[OUT_OF_TIME] != 0.0:
+        r.say(c, out, r.MAX_ITERATIONS, r.TIME_SPENT, s[it.MAX_SECONDS], counts[COUNT_CYCLES])
+        return
+    if work_left(s, counts) <= 0:
+        r.say(c, out, r.MAX_ITERATIONS, r.BUDGET_SPENT, counts[COUNT_CYCLES] + counts[COUNT_EVALUATIONS], 0.0)
+        return
     cycles = predicted_cycles(l2, l3, delta, s[r.TOLERANCE_POSITION])
     status = r.STALLED if s[WITH_SLSQP] != 0.0 else r.MAX_ITERATIONS
     r.say(c, out, status, r.FABRIK_SPENT, counts[COUNT_CYCLES], miss, delta, cycles)
@@ -250,7 +268,7 @@ def combined_srs(c, T, s, trace, data, counts, out):
     D = cf.family_target(c, T)
     p = int(c[PARAMETERS]) + 24
     l2, l3 = c[p], c[p + 1]
-    g, room, d = np.empty(cf.CIRCLE), np.empty(cf.MAX_ROOTS + 16), np.empty(6)
+    g, room, d = np.empty(cf.CIRCLE), np.empty(cf.ROOM), np.empty(6)
     seed, free, theta, q, trial, state = np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(4)
     for i in range(7):
         seed[i] = out[i]
@@ -338,19 +356,17 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     """Link directions (to d): FABRIK in the plane of u and n, then SLSQP on the first four joints. Returns the miss."""
     crawls = s[PREDICT] != 0.0 and predicted_cycles(l2, l3, g[13], s[r.TOLERANCE_POSITION]) > s[PREDICT]
     if crawls:
-        state[0], state[1] = along, across
-        cycles, miss = 0, np.inf
+        most = 0
     else:
-        cycles, miss = two_link(l2, l3, dist, along, across, s, trace, int(counts[ROW]), state)
-    counts[COUNT_CYCLES] += cycles
-    counts[ROW] = min(counts[ROW] + cycles, trace.shape[0])
+        most = min(int(s[CYCLES]), work_left(s, counts))
+    miss = two_link(l2, l3, dist, along, across, s[r.TOLERANCE_POSITION], most, trace, counts, state)
     a, b = state[0], state[1]
     fa, fb = dist - l2 * a, -l2 * b
     size = np.sqrt(fa * fa + fb * fb)
     fa, fb = (fa / size, fb / size) if size > 0.0 else (1.0, 0.0)
     d[0], d[1], d[2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
     d[3], d[4], d[5] = fa * g[0] + fb * nx, fa * g[1] + fb * ny, fa * g[2] + fb * nz
-    if miss <= s[r.TOLERANCE_POSITION] or s[WITH_SLSQP] == 0.0:
+    if miss <= s[r.TOLERANCE_POSITION] or s[WITH_SLSQP] == 0.0 or work_left(s, counts) <= 0:
         return miss
     x = np.empty(4)
     _shoulder_angles(c, d, seed, free, x)
@@ -358,8 +374,9 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     data[place], data[place + 1] = l2, l3
     data[place + 2], data[place + 3], data[place + 4] = dist * g[0], dist * g[1], dist * g[2]
     f = nlopt_c.minimise(
-        s[SPATIAL], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION], int(s[MOST_EVALUATIONS])
-    )
+        s[SPATIAL], x, x, x, False, data, int(s[RULE]), s[r.TOLERANCE_POSITION],
+        min(int(s[MOST_EVALUATIONS]), work_left(s, counts)),
+    )  # fmt: skip
     counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
     counts[COUNT_RUNS] += 1.0
     c1, s1, c2, s2 = np.cos(x[0]), np.sin(x[0]), np.cos(x[1]), np.sin(x[1])
@@ -369,7 +386,7 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     d[3] = u * c2 * c1 - v * s1 + c4 * s2 * c1
     d[4] = u * c2 * s1 + v * c1 + c4 * s2 * s1
     d[5] = -u * s2 + c4 * c2
-    if np.sqrt(f) <= s[r.TOLERANCE_POSITION]:
+    if np.sqrt(f) <= s[r.TOLERANCE_POSITION] or work_left(s, counts) <= 0:
         return np.sqrt(f)
     # θ_2 = 0 and θ_3 = ±90° are stationary for these angles though not for the arm: finish in the elbow's plane.
     miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
@@ -493,6 +510,14 @@ def whole_chain(c, T, kind, q_seed, s, out):
 
 
 @kernel
+def fresh_counts(s):
+    counts = np.zeros(8)
+    if s[it.MAX_SECONDS] > 0.0:
+        counts[DEADLINE] = it.seconds() + s[it.MAX_SECONDS]
+    return counts
+
+
+@kernel
 def _write_counts(c, counts, out):
     n = int(c[DOF])
     out[n + r.ITERATIONS] = counts[COUNT_CYCLES]
@@ -505,7 +530,7 @@ def _write_counts(c, counts, out):
 def two_link_ur(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
-        counts = np.zeros(8)
+        counts = fresh_counts(s)
         combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
@@ -516,7 +541,7 @@ def two_link_ur(c, T, kind, q_seed, s, out):
 def two_link_srs(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
-        counts = np.zeros(8)
+        counts = fresh_counts(s)
         combined_srs(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
@@ -528,7 +553,7 @@ def two_link_near(c, T, kind, q_seed, s, out):
     """An arm that is almost of its family: solved on the ideal arm, polished on the real one."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
-        counts = np.zeros(8)
+        counts = fresh_counts(s)
         if c[FAMILY] == 3.0:
             combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
         else:
@@ -574,13 +599,13 @@ class Combined(KernelSolver):
     max_evaluations: int = 200
     """Cap on SLSQP's evaluations per two-link target or start."""
     max_iterations: int = 5000
-    """Whole chains: budget of cycles and evaluations together, over all restarts."""
+    """Budget of cycles and evaluations together, over all targets of a pose and all restarts."""
     restarts: int = 50
     """Whole chains: random starts after the seed."""
     seed: int = 0
     """Of the random starts."""
     max_seconds: float = 0.0
-    """Whole chains: budget in time [s]; 0 for none."""
+    """Budget in time [s]; 0 for none."""
 
     def __post_init__(self) -> None:
         """Check what the type alone can't."""

@@ -30,7 +30,7 @@ class Fabrik(KernelSolver):
     seed: int = 0
     """Of the random starts."""
     max_seconds: float = 0.0
-    """Whole chains: budget in time [s]; 0 for none."""
+    """Budget in time [s]; 0 for none."""
     start: Literal["seed", "stretched"] = "seed"
     """As in `combined`."""
     further_elbows: bool = True

@@ -182,7 +182,7 @@ def goes_on(c, T, kind, s, trace, w, out):
     if st[ITERATION] >= s[MAX_ITERATIONS]:
         st[SPENT] = 1.0
         return False
-    if s[MAX_SECONDS] > 0.0 and int(st[ITERATION]) % 8 == 7 and seconds() - st[START_TIME] > s[MAX_SECONDS]:
+    if s[MAX_SECONDS] > 0.0 and seconds() - st[START_TIME] > s[MAX_SECONDS]:
         st[SPENT] = 2.0
         return False
     if st[WAITED] >= s[PATIENCE]:
@@ -406,6 +406,10 @@ def conclude(c, T, kind, s, w, out):
     if far > c[REACH] + s[r.TOLERANCE_POSITION]:
         r.say(c, out, r.OUT_OF_REACH, r.BEYOND_SUM, far - c[REACH], c[REACH], x / far, y / far, z / far)
         return
+    held = limit_that_holds(c, T, kind, w, out, 1.0 if st[SPENT] == 3.0 else 1e-6)
+    if held >= 0:  # with the budget spent: only if nothing but the limit keeps the best joints from getting nearer
+        r.say(c, out, r.JOINT_LIMITS, r.LIMIT_HOLDS, float(held), out[held])
+        return
     if st[SPENT] == 1.0:
         r.say(c, out, r.MAX_ITERATIONS, r.BUDGET_SPENT, st[ITERATION], st[RESTART])
         return
@@ -416,14 +420,16 @@ def conclude(c, T, kind, s, w, out):
 
 
 @kernel
-def why_stopped(c, T, kind, s, w, out):
-    """Stalled, at a limit or singular: look at the best joints that were found."""
+def limit_that_holds(c, T, kind, w, out, share):
+    """The joint at a limit over which the downhill direction of the error leads most, or -1.
+
+    The squared slope along all joints that are free must be below `share` of the squared slope into that limit.
+    """
     n = w.q.shape[0]
     lower, upper = int(c[LOWER]), int(c[UPPER])
     for i in range(n):
         w.q[i] = out[i]
     measure(c, T, kind, w)
-    # A limit holds when the downhill direction of the error leads over it.
     worst, where = 0.0, -1
     rest = 0.0
     for i in range(n):
@@ -436,9 +442,13 @@ def why_stopped(c, T, kind, s, w, out):
                 worst, where = abs(g), i
         else:
             rest += g * g
-    if where >= 0 and worst * worst > rest:
-        r.say(c, out, r.JOINT_LIMITS, r.LIMIT_HOLDS, float(where), w.q[where])
-        return
+    return where if share * worst * worst > rest else -1
+
+
+@kernel
+def why_stopped(c, T, kind, s, w, out):
+    """Stalled or singular: look at the best joints that were found (w holds the Jacobian there)."""
+    n = w.q.shape[0]
     rows = 3 if kind == POINT else 6
     svd_rows(w.J, rows, n, w.W, w.V, w.sigma)
     wanted = min(n, 3 if kind == POINT else (5 if kind == AXIS else 6))

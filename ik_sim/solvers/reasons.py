@@ -57,12 +57,12 @@ def sentence(row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> str:
     elif code == r.NO_LEGAL_ARC:
         text = f"no arm angle is inside the joint limits on any of the 8 sign branches{miss(d[1], d[2])}"
     elif code == r.BUDGET_SPENT:
-        text = f"{int(d[0])} iterations and {int(d[1])} restarts used up, still {left}"
+        text = f"{_count(d[0], 'iteration')} and {_count(d[1], 'restart')} used up, still {left}"
     elif code == r.TIME_SPENT:
         text = f"{d[0]:g} s used up after {int(d[1])} iterations, still {left}"
     elif code == r.FABRIK_SPENT:
         text = (
-            f"{int(d[0])} FABRIK cycles used up, still {d[1]:.3g} m from the two-link target: bent by only "
+            f"{_count(d[0], 'FABRIK cycle')} used up, still {d[1]:.3g} m from the two-link target: bent by only "
             f"{np.degrees(d[2]):.3g}°, it needs about {d[3]:.0f} cycles"
         )
     elif code == r.NO_PROGRESS:
@@ -72,7 +72,8 @@ def sentence(row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> str:
     elif code == r.LIMIT_HOLDS:
         text = f"{joint(d[0])} is held at its limit of {d[1]:.4g}, {left}"
     elif code == r.NOT_THIS_KIND:
-        text = f"{name} can't take a {KIND_NAMES[int(d[0])]} target on a {chain.family} chain"
+        kind = KIND_NAMES[int(d[0])]
+        text = f"{name} can't take {'an' if kind == 'axis' else 'a'} {kind} target on a {chain.family} chain"
     elif code == r.NOT_THIS_FAMILY:
         text = f"{name} knows no closed form for this chain of {n} joints"
     elif code == r.BEYOND_SUM:
@@ -84,3 +85,7 @@ def sentence(row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> str:
     else:
         text = f"the answer misses the tolerance: {left}"
     return text + moved
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{int(number)} {noun}{'' if int(number) == 1 else 's'}"

@@ -137,6 +137,22 @@ class Solution:
         )
 
 
+class ToldSolution(Solution):
+    """A solution whose solver is not a kernel and says itself why it missed."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self, row: Float[np.ndarray, "k"], chain: Chain, solver: Any, told: str) -> None:
+        """As a solution, with the solver's sentence on a miss."""
+        super().__init__(row, chain, solver)
+        self._told = told
+
+    @property
+    def reason(self) -> str:
+        """The solver's own sentence on a miss."""
+        return super().reason if self.converged else self._told
+
+
 class BatchSolution:
     """Answers to many targets: the fields of :class:`Solution` as arrays; `batch[i]` is one of them."""
 
@@ -414,6 +430,11 @@ def check_target(T: Any, kind: int, name: str = "target") -> Float[np.ndarray, "
 _judge_settings: Callable[[Tolerance], Any] = cache(lambda t: np.array([t.position, t.rotation]))
 
 
+def _say(row: Float[np.ndarray, "k"], n: int, status: int, reason: int, *details: float) -> None:
+    row[[n + r.STATUS, n + r.REASON]] = status, reason
+    row[n + r.DETAIL : n + r.DETAIL + len(details)] = details
+
+
 @kernel
 def _judge_alone(c, T, kind, s, out):
     r.judge(c, T, kind, s, out)
@@ -430,6 +451,7 @@ def judge(
     iterations: int = 0,
     evaluations: int = 0,
     restarts: int = 0,
+    reason: str = "",
     solver: Any = None,
 ) -> Solution:
     """The verdict on joints from anywhere: clipped into the limits, then measured by the chain's forward kinematics.
@@ -443,13 +465,19 @@ def judge(
         iterations: passed on to the solution, as are `evaluations` and `restarts`.
         evaluations: of an objective.
         restarts: starts after the first.
+        reason: why the tolerances don't hold, with numbers; made from the other arguments when left out.
         solver: shown in the solution's words.
     """
     T, kind = (target.T, target.kind) if isinstance(target, Target) else (target, POSE)
     T = check_target(T, kind)
     row = np.zeros(chain.n + r.RECORD)
     row[: chain.n] = chain.check_q(q)
-    row[chain.n + r.STATUS] = STATUSES.index(status)
     row[[chain.n + r.ITERATIONS, chain.n + r.EVALUATIONS, chain.n + r.RESTARTS]] = iterations, evaluations, restarts
+    if status is Status.MAX_ITERATIONS:
+        _say(row, chain.n, r.MAX_ITERATIONS, r.BUDGET_SPENT, iterations, restarts)
+    elif status is Status.UNSUPPORTED:
+        _say(row, chain.n, r.UNSUPPORTED, r.NOT_THIS_KIND, kind)
+    else:
+        _say(row, chain.n, STATUSES.index(status), r.NOT_JUDGED_GOOD)
     _judge_alone(chain.packed, T, kind, _judge_settings(tolerance or Tolerance()), row)
-    return Solution(row, chain, solver)
+    return ToldSolution(row, chain, solver, reason) if reason else Solution(row, chain, solver)
