@@ -19,7 +19,7 @@ from jaxtyping import Float
 from ik_sim.chain import AXES, FRAMES, JOINTS, Chain
 from ik_sim.errors import MissingDependencyError
 from ik_sim.se3 import matrix_to_quat_xyzw, matrix_to_rpy
-from ik_sim.solvers.solver import Solution, Status, check_target, judge
+from ik_sim.solvers.solver import Solution, Status, check_numbers, check_target, judge
 from ik_sim.target import AXIS, POINT, POSE, Target, Tolerance
 
 
@@ -39,6 +39,10 @@ class Bullet:
     """Random starts after the seed."""
     seed: int = 0
     """Of the random starts."""
+
+    def __post_init__(self) -> None:
+        """Check what the types can't."""
+        check_numbers(self)
 
     def solve(self, chain: Chain, target: Any, q_seed: Any = None) -> Solution:
         """As every solver; axis targets and chains with mimic joints are `unsupported`.

@@ -131,7 +131,8 @@ class Solution:
     def __repr__(self) -> str:
         """All of it on one line."""
         return (
-            f"Solution(q={np.array2string(self.q, precision=6, separator=', ', max_line_width=200)}, status={self.status}, "
+            f"Solution(q={np.array2string(self.q, precision=6, separator=', ', max_line_width=200)}, "
+            f"status={self.status}, "
             f"position_error={self.position_error:.3g}, rotation_error={self.rotation_error:.3g}, "
             f"iterations={self.iterations}, reason={self.reason!r})"
         )
@@ -180,12 +181,12 @@ class BatchSolution:
 
     @property
     def position_error(self) -> Float[np.ndarray, "k"]:
-        """[m]"""
+        """How far each tool is from its target [m]."""
         return self._column(r.POSITION_ERROR)
 
     @property
     def rotation_error(self) -> Float[np.ndarray, "k"]:
-        """[rad]"""
+        """By what angle each tool is off its target [rad]."""
         return self._column(r.ROTATION_ERROR)
 
     @property
@@ -271,6 +272,26 @@ def _solve_rows(solve, c, T, kind, q_seed, s, out, first, last):
     return 0
 
 
+def check_numbers(solver: Any) -> None:
+    """Refuse settings that no solver can mean: not finite, or a budget or random seed below 0.
+
+    Raises:
+        InvalidArgumentError: naming the setting.
+    """
+    for f in fields(solver):
+        value = getattr(solver, f.name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(x, float) and not np.isfinite(x) for x in numbers):
+            raise InvalidArgumentError(f.name, f"must be finite, not {value}")
+        if f.name in NOT_NEGATIVE and value < 0:
+            raise InvalidArgumentError(f.name, f"must be 0 or above, not {value}")
+        if f.name == "seed" and value >= 2**53:  # it travels among floats
+            raise InvalidArgumentError("seed", f"must be below 2**53, not {value}")
+
+
+NOT_NEGATIVE = ("max_iterations", "max_evaluations", "max_seconds", "restarts", "seed", "patience")
+
+
 class KernelSolver:
     """Turns kernels into a solver. A subclass is a frozen dataclass with a `kernel`, or `kernel_for`, and `settings()`.
 
@@ -286,6 +307,7 @@ class KernelSolver:
 
     def __post_init__(self) -> None:
         """Lay the settings out for the kernel once."""
+        check_numbers(self)
         packed = np.array([self.stop.position, self.stop.rotation, *self.settings()], dtype=np.float64)
         object.__setattr__(self, "_settings", packed)
         object.__setattr__(self, "_entries", {})
@@ -386,7 +408,8 @@ class KernelSolver:
         seeds = np.asarray(chain.q_middle if q_seeds is None else q_seeds, dtype=np.float64)
         if seeds.shape not in ((k, chain.n), (chain.n,)):
             raise InvalidArgumentError(
-                "q_seeds", f"has shape {seeds.shape}; wanted ({k}, {chain.n}) or ({chain.n},): {', '.join(chain.joint_names)}"
+                "q_seeds",
+                f"has shape {seeds.shape}; wanted ({k}, {chain.n}) or ({chain.n},): {', '.join(chain.joint_names)}",
             )
         seeds = np.ascontiguousarray(np.broadcast_to(seeds, (k, chain.n)))
         T, seeds = _writable(T), _writable(seeds)
