@@ -47,8 +47,8 @@ SOLVERS: dict[str, type[Any]] = {
 
 __all__ = [
     "SOLVERS", "Arc", "Auto", "BatchSolution", "Bullet", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares",
-    "Fabrik", "JacobianTranspose", "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution", "SolutionSet",
-    "Solver", "Status", "Trace", "all_solutions", "arm_angle_arcs", "judge", "load_solver",
+    "Fabrik", "JacobianTranspose", "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution",
+    "SolutionSet", "Solver", "Status", "Trace", "all_solutions", "arm_angle_arcs", "judge", "load_solver",
 ]  # fmt: skip
 
 

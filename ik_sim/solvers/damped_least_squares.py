@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ik_sim.chain import AXES, CENTRE, JOINTS, LOWER, UPPER
+from ik_sim.chain import AXES, CENTRE, DOF, JOINTS, LOWER, UPPER, Chain
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.solvers import iterating as it
@@ -36,6 +36,8 @@ def solve_damped_least_squares(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
+    if s[POSTURE_GAIN] != 0.0 and s.shape[0] != POSTURE + int(c[DOF]):
+        return r.BAD_SETTINGS
     w = it.start(c, s, out)
     trace = r.trace_rows(c, out)
     second = s[POSTURE_GAIN] != 0.0 or s[LIMIT_GAIN] != 0.0 or s[ELBOW_GAIN] != 0.0
@@ -176,6 +178,11 @@ class DampedLeastSquares(KernelSolver):
         if len(self.elbow) not in (0, 3):
             raise InvalidArgumentError("elbow", f"must be a direction of 3 numbers, not {len(self.elbow)}")
         super().__post_init__()
+
+    def misfit(self, chain: Chain) -> InvalidArgumentError:
+        """A posture for another number of joints."""
+        names = ", ".join(chain.joint_names)
+        return InvalidArgumentError("posture", f"{len(self.posture)} given, {chain.n} wanted: {names}")
 
     def settings(self) -> tuple[float, ...]:
         """In the order of iterating.py, then the constants above."""

@@ -21,7 +21,7 @@ from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, TURN, UPPER, jacobia
 from ik_sim.compiled import kernel
 from ik_sim.solvers import record as r
 from ik_sim.solvers.linear import solve_spd, solve_spd6, svd_rows
-from ik_sim.target import AXIS, POINT, POSE
+from ik_sim.target import AXIS, POINT
 
 # Settings that all of them have, behind the two tolerances; a method's own start at OWN.
 MAX_ITERATIONS, MAX_RESTARTS, RANDOM_SEED, MAX_SECONDS, PATIENCE, NEEDED_DROP = 2, 3, 4, 5, 6, 7

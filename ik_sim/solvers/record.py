@@ -40,6 +40,7 @@ CONVERGED, OUT_OF_REACH, JOINT_LIMITS, SINGULAR, STALLED, MAX_ITERATIONS, UNSUPP
 
 # Misuse, found before anything is computed.
 FINE, BAD_SEED_LENGTH, BAD_SEED_VALUE, BAD_TARGET_VALUE, BAD_ROTATION, BAD_BOTTOM_ROW, BAD_OUT = 0, 1, 2, 3, 4, 5, 6
+BAD_SETTINGS = 7  # a setting doesn't fit this chain; `KernelSolver.misfit` says which
 
 TOLERANCE_POSITION, TOLERANCE_ROTATION, SETTINGS = 0, 1, 2  # a solver's own settings start at SETTINGS
 

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 
 from ik_sim.chain import Chain
 from ik_sim.compiled import Pointer, kernel
-from ik_sim.errors import IkSimError, InvalidArgumentError
+from ik_sim.errors import InvalidArgumentError
 from ik_sim.se3 import check_pose
 from ik_sim.solvers import record as r
 from ik_sim.target import POINT, POSE, Target, Tolerance
@@ -326,6 +326,10 @@ class KernelSolver:
         """The kernel for targets of this kind on chains of this family (`near`: almost of it)."""
         return type(self).kernel
 
+    def misfit(self, chain: Chain) -> InvalidArgumentError:
+        """What to say when the kernel refuses the settings for this chain (BAD_SETTINGS)."""
+        return InvalidArgumentError("settings", f"{self} doesn't fit a chain of {chain.n} joints")
+
     def _compiled(self, chain: Chain, kind: int) -> Any:
         """The compiled kernel for this chain and kind of target, remembered under 4 · form + kind."""
         self._prepare()
@@ -365,7 +369,7 @@ class KernelSolver:
             T, q_seed = check_target(T, kind), chain.check_q(q_seed, "q_seed")
             code = entry(chain.packed, T, kind, q_seed, self._settings, out)  # type: ignore[attr-defined]
             if code != 0:
-                raise IkSimError(f"the arguments were refused (code {code})")
+                raise self.misfit(chain)
         return Solution(out, chain, self)
 
     def trace(self, chain: Chain, target: Any, q_seed: Any = None, rows: int = 20_000) -> Trace:
@@ -374,7 +378,8 @@ class KernelSolver:
         seed = chain.check_q(chain.q_middle if q_seed is None else q_seed, "q_seed")
         out = np.zeros(chain.n + r.RECORD + rows * (3 + chain.n))
         entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
-        entry(chain.packed, check_target(T, kind), kind, seed, self._settings, out)  # type: ignore[attr-defined]
+        if entry(chain.packed, check_target(T, kind), kind, seed, self._settings, out) != 0:  # type: ignore[attr-defined]
+            raise self.misfit(chain)
         end = chain.n + r.RECORD
         solution = Solution(out[:end].copy(), chain, self)
         used = out[end:].reshape(rows, 3 + chain.n)[: int(out[chain.n + r.TRACE_ROWS])].copy()
@@ -432,7 +437,7 @@ class KernelSolver:
                 i = int(code % (last + 1))
                 check_target(T[i], kind, f"targets[{i}]")
                 chain.check_q(seeds[i], f"q_seeds[{i}]")
-                raise IkSimError(f"row {i} of the arguments was refused (code {code // (last + 1)})")
+                raise self.misfit(chain)
         return BatchSolution(rows, chain, self)
 
 
