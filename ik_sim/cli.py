@@ -1,8 +1,6 @@
-"""The command `ik-sim`.
+"""The command `ik-sim`: which command runs, and what becomes of its errors.
 
-A command is a dataclass, whose fields are its options and whose docstrings are its help, with a method `run` that
-returns the exit code: 0 pass, 1 a tolerance is broken, 2 misuse. Whatever is heavy is imported inside `run`, so that
-help comes at once. To add a command, write the class and name it in COMMANDS.
+To add a command, write its class in `commands.py` and name it in COMMANDS.
 """
 
 from __future__ import annotations
@@ -10,202 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ik_sim.errors import IkSimError, UnknownNameError
 
-if TYPE_CHECKING:
-    import tyro  # at run time `_parse` imports it, when there is something to parse
-
-    from ik_sim.tasks import Task
-    from ik_sim.tracking import Sample
-
-PASS, BROKEN, MISUSE, INTERRUPTED = 0, 1, 2, 130
-
-
-@dataclass(frozen=True)
-class Track:
-    """Run one task in physics and judge it.
-
-    Writes a run folder with the log, the verdict and a report. Exit code 0: every tolerance holds; 1: one is broken;
-    2: the task can't be run as asked.
-    """
-
-    task: tyro.conf.Positional[str]
-    """Name of a task (see `ik-sim tasks`), or the path of a task file."""
-    robot: str | None = None
-    """Another robot with as many joints: a name, or the path of a URDF."""
-    solver: str | None = None
-    """Another solver, with its own default settings."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """key=value: set a key of the task file, such as control.payload=2 or solver.max_iterations=50."""
-    gain: float | None = None
-    """Position gain of the servo, above 0 to 1."""
-    torque_scale: float | None = None
-    """Multiplies the robot's torque limits."""
-    seed: int | None = None
-    """Seed of random paths."""
-    out: Path | None = None
-    """Where the run folder goes; runs/TASK when left out. An earlier run there is replaced."""
-    json: Path | None = None
-    """Also write the verdict to this file; - writes it to standard output, in place of the table."""
-    gui: bool = False
-    """Show the run in a window, in real time."""
-    quiet: bool = False
-    """Print nothing but errors."""
-
-    def run(self) -> int:
-        """Do it."""
-        from ik_sim import report, run_folder
-        from ik_sim.tracking import check, metrics
-
-        task = _load_task(self.task, _overrides(self))
-        started = time.perf_counter()
-        log = _run_task(task, self.robot, gui=self.gui, quiet=self.quiet)
-        out = self.out or Path("runs") / task.name
-        result = report.write_run(out, log, task, time.perf_counter() - started)
-        if self.json is not None:
-            _write_json(self.json, result)
-        if not self.quiet and str(self.json) != "-":
-            print(report.text_table(log, task, metrics(log, task), check(log, task)))
-            print(f"\n  report: {out / 'report.html'}    log: {out / run_folder.SAMPLES_FILE}")
-        return PASS if result["passed"] else BROKEN
-
-
-@dataclass(frozen=True)
-class Validate:
-    """Run many tasks without a window and judge them all: the gate of a build.
-
-    Writes a run folder for each and one JUnit XML file over all. Exit code 0: everything holds; 1: a tolerance is
-    broken; 2: a task can't be run.
-    """
-
-    tasks: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of tasks or paths of task files; all tasks that come with ik_sim when left out."""
-    solver: str | None = None
-    """Another solver for all of them, with its own default settings."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """key=value: set a key in every task file, such as control.torque_scale=0.8."""
-    seed: int | None = None
-    """Seed of random paths."""
-    out: Path = Path("runs")
-    """Where the run folders go, each under its task's name."""
-    junit: Path | None = None
-    """Where the JUnit XML goes; junit.xml in --out when left out."""
-    json: Path | None = None
-    """Also write all verdicts to this file; - writes them to standard output, in place of the summary."""
-    quiet: bool = False
-    """Print nothing but errors."""
-
-    def run(self) -> int:
-        """Do it."""
-        from ik_sim import report, run_folder
-        from ik_sim.tasks import task_names
-
-        names = self.tasks or task_names()
-        tasks = [_load_task(name, _overrides(self)) for name in names]
-        for task in tasks:  # misuse is known before anything runs
-            task.trajectory()
-            task.load_solver()
-        talk = not self.quiet and str(self.json) != "-"
-        suites: list[tuple[dict[str, Any], float]] = []
-        errors: list[tuple[str, str]] = []
-        for i, task in enumerate(tasks):
-            started = time.perf_counter()
-            try:
-                log = _run_task(task, None, quiet=self.quiet, of=f"{i + 1}/{len(tasks)} ")
-                result = report.write_run(self.out / task.name, log, task, time.perf_counter() - started)
-            except IkSimError as error:
-                errors.append((task.name, str(error)))
-                print(f"ik-sim: error: {task.name}: {error}", file=sys.stderr)
-                continue
-            seconds = time.perf_counter() - started
-            suites.append((result, seconds))
-            if talk:
-                word = "PASS" if result["passed"] else "FAIL"
-                print(
-                    f"{word}  {task.name:<18} {result['robot']:<8} {task.solver.name:<12} {seconds:6.1f} s", flush=True
-                )
-                for violation in result["violations"]:
-                    print(f"      {violation['message']}", flush=True)
-        junit = self.junit or self.out / run_folder.JUNIT_FILE
-        _write(junit, run_folder.junit(suites, errors))
-        passed = sum(result["passed"] for result, _ in suites)
-        if self.json is not None:
-            verdicts = [result for result, _ in suites]
-            _write_json(self.json, {"passed": passed == len(tasks), "verdicts": verdicts, "errors": dict(errors)})
-        if talk:
-            rest = f", {len(errors)} could not be run" if errors else ""
-            print(f"\n{passed} of {len(tasks)} tasks pass{rest}; {junit}")
-        if errors:
-            return MISUSE
-        return PASS if passed == len(tasks) else BROKEN
-
-
-@dataclass(frozen=True)
-class Robots:
-    """List the robots, or one robot's joints with their limits."""
-
-    robot: tyro.conf.Positional[str | None] = None
-    """Name of a robot, or the path of a URDF."""
-    json: Path | None = None
-    """Also write the list to this file; - writes it to standard output instead."""
-
-    def run(self) -> int:
-        """Do it."""
-        from ik_sim.robots import load_robot, robot_names
-
-        if self.robot is None:
-            robots = [load_robot(name) for name in robot_names()]
-            rows = [
-                {"name": r.name, "joints": r.chain.n, "family": r.chain.family, "title": r.title, "licence": r.licence}
-                for r in robots
-            ]
-            _show(rows, self.json)
-            return PASS
-        from ik_sim.urdf import read_urdf
-
-        if self.robot.endswith(".urdf"):  # a file with several tips has joints to show, even where it has no one chain
-            model, title = read_urdf(self.robot), self.robot
-        else:
-            robot = load_robot(self.robot)
-            model, title = robot.model, f"{robot.name}: {robot.title}, {robot.base_link} to {robot.tool_link}"
-        for warning in model.warnings:
-            print(f"ik-sim: warning: {warning}", file=sys.stderr)
-        if str(self.json) != "-":
-            print(f"{title} (tips: {', '.join(model.tips)})\n")
-        _show(model.joint_table(), self.json)
-        return PASS
-
-
-@dataclass(frozen=True)
-class Tasks:
-    """List the tasks that come with ik_sim."""
-
-    json: Path | None = None
-    """Also write the list to this file; - writes it to standard output instead."""
-
-    def run(self) -> int:
-        """Do it."""
-        from ik_sim.tasks import load_task, task_names
-
-        tasks = [load_task(name) for name in task_names()]
-        rows = [
-            {"name": t.name, "robot": t.robot, "path": t.path_kind, "solver": t.solver.name, "title": t.title}
-            for t in tasks
-        ]
-        _show(rows, self.json)
-        return PASS
-
-
-COMMANDS: dict[str, type[Any]] = {"track": Track, "validate": Validate, "robots": Robots, "tasks": Tasks}
-"""In the order in which help lists them."""
+COMMANDS = {
+    "track": "Run one task in physics and judge it.",
+    "validate": "Run many tasks without a window and judge them all: the gate of a build.",
+    "robots": "List the robots, or one robot's joints with their limits.",
+    "tasks": "List the tasks that come with ik_sim.",
+}
+"""What the overview says of each command, in its order; here, so that it costs no import."""
+PASS, MISUSE, INTERRUPTED = 0, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -238,136 +54,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _overview() -> str:
-    lines = [
-        "usage: ik-sim COMMAND ...",
-        "",
-        "Track tasks with simulated arms, and judge the solvers that drive them.",
-        "",
-    ]
-    for name, command in COMMANDS.items():
-        lines.append(f"  {name:<10} {(command.__doc__ or '').splitlines()[0]}")
+    lines = ["usage: ik-sim COMMAND ...", "", "Track tasks with simulated arms, and judge the solvers that drive them."]
+    lines += ["", *(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())]
     return "\n".join([*lines, "", "`ik-sim COMMAND --help` explains a command; `ik-sim --version` prints the version."])
 
 
 def _parse(given: list[str]) -> Any:
     """The command that was asked for, as an object with its options in its fields."""
-    global tyro  # the annotations of the commands name it; overview and version do without its import
-    import tyro
-
     name, *rest = given
     if name not in COMMANDS:
         raise UnknownNameError("command", name, COMMANDS)
+    import tyro
+
+    from ik_sim import commands
+
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
-    return tyro.cli(COMMANDS[name], prog=f"ik-sim {name}", args=rest, config=config)
-
-
-# --- pieces of commands ---
-
-
-def _overrides(command: Track | Validate) -> dict[str, Any]:
-    from ik_sim.tasks import parse_override
-
-    found: dict[str, Any] = {}
-    for key, name in (
-        ("solver.name", "solver"),
-        ("control.position_gain", "gain"),
-        ("control.torque_scale", "torque_scale"),
-        ("seed", "seed"),
-    ):
-        value = getattr(command, name, None)
-        if value is not None:
-            found[key] = value
-    found.update(parse_override(text) for text in command.set)
-    return found
-
-
-def _load_task(name: str, overrides: dict[str, Any]) -> Task:
-    from ik_sim.tasks import load_task
-
-    return load_task(name, overrides)
-
-
-def _run_task(task: Task, robot_name: str | None, *, gui: bool = False, quiet: bool = False, of: str = "") -> Any:
-    from ik_sim.robots import load_robot
-    from ik_sim.simulation import Simulation
-    from ik_sim.tracking import record, tick_count
-
-    robot = task.load_robot() if robot_name is None else load_robot(robot_name)
-    trajectory, solver = task.trajectory(robot), task.load_solver()
-    with (
-        Simulation(robot, task.control, q=trajectory.q_start, gui=gui) as simulation,
-        _progress(f"{of}{task.name}", tick_count(task, robot), quiet) as on_sample,
-    ):
-        return record(task, robot, solver, simulation=simulation, realtime=gui, on_sample=on_sample)
-
-
-@contextmanager
-def _progress(title: str, total: int, quiet: bool) -> Iterator[Any]:
-    """What a run calls for each sample: a bar on stderr once it has taken a second; None where nobody looks."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    started, bar, done = time.perf_counter(), None, 0
-    task_id: Any = None
-
-    def on_sample(sample: Sample) -> None:
-        nonlocal bar, task_id, done
-        done += 1
-        if bar is None and time.perf_counter() - started > 1.0:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            bar = Progress(console=Console(stderr=True), transient=True)
-            bar.start()
-            task_id = bar.add_task(title, total=total)
-        if bar is not None:
-            bar.update(task_id, completed=done)
-
-    try:
-        yield on_sample
-    finally:
-        if bar is not None:
-            bar.stop()
-
-
-def _show(rows: list[dict[str, Any]], json: Path | None) -> None:
-    if json is not None:
-        _write_json(json, rows)
-        if str(json) == "-":
-            return
-    if not rows:
-        return
-    cells = [list(rows[0])] + [[_cell(value) for value in row.values()] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    from ik_sim.run_folder import json_text
-
-    text = json_text(value)
-    if str(path) == "-":
-        print(text, end="")
-    else:
-        _write(path, text.encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it, so that no reader meets half of it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise IkSimError(f"can't write {path}: {error.strerror or error}") from None
+    return tyro.cli(getattr(commands, name.capitalize()), prog=f"ik-sim {name}", args=rest, config=config)
 
 
 def _show_warning(message: Any, *rest: Any, **more: Any) -> None:

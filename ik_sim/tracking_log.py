@@ -318,7 +318,8 @@ def _unlimited(motions: Sequence[Motion], control: dict[str, Any]) -> Float[np.n
     """The servo's response to its setpoints at the end of each tick, if nothing limited it.
 
     In each physics step of length h the motor sets the joint's speed to v ← g (s − q) / h + (1 − d) v, with the
-    position gain g, the velocity gain d and the setpoint s; so q ← q + g (s − q) + (1 − d) (q − q before).
+    position gain g, the velocity gain d and the setpoint s; so q ← q + g (s − q) + (1 − d) (q − q before). With d
+    below 1 the motor lets that share of the arm's weight through as well, which no formula of gains can foresee.
     """
     g, carry = control["position_gain"], 1.0 - control["velocity_gain"]
     if g == 1.0 and carry == 0.0:

@@ -286,7 +286,12 @@ def _limit_words(log: TrackingLog, row: int) -> str:
         if joints:
             found.append((float(share[j]), float(share.max()), f"{what} saturated: {', '.join(joints)}"))
     if not found:
-        return f"{log.joint_names[j]} was held off its setpoint by {off[row, j]:.3g} rad (a contact, or a joint stop)"
+        held = f"{log.joint_names[j]} was held off its setpoint by {off[row, j]:.3g} rad"
+        if control["velocity_gain"] < 1.0:
+            return (
+                f"controller sag: {held}; at velocity gain {control['velocity_gain']:g} the servo lets weight through"
+            )
+        return f"{held} (a contact, or a joint stop)"
     since = 0.0 if first == 0 else log.time[first - 1]
     return f"{max(found)[2]} since {since:.3f} s"
 

@@ -1,0 +1,249 @@
+"""What a run leaves on disk and shows to people."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from ik_sim import plots, report, run_folder
+from ik_sim.errors import FileFormatError, IkSimError
+from ik_sim.plots import Chart, svg
+from ik_sim.tasks import load_task
+from ik_sim.tracking import TrackingLog, check, metrics, record
+
+TASK = load_task("planar3_line")
+
+
+@pytest.fixture(scope="module")
+def log() -> TrackingLog:
+    return record(TASK)
+
+
+@pytest.fixture(scope="module")
+def broken() -> tuple[TrackingLog, object]:
+    task = load_task("planar3_line", {"control.position_gain": 0.02})
+    return record(task), task
+
+
+def test_a_run_folder_holds_what_the_manual_says(tmp_path, log):
+    place = tmp_path / "deep" / "run"
+    result = report.write_run(place, log, TASK, 1.25)
+    assert result["passed"] is True
+    names = {p.name for p in place.iterdir()}
+    assert {"run.json", "samples.csv", "verdict.json", "junit.xml", "report.html", "plots"} <= names
+    assert [p.name for p in place.parent.iterdir()] == ["run"]  # nothing is left beside it
+    assert json.loads((place / "verdict.json").read_text()) == json.loads(run_folder.json_text(result))
+    head = json.loads((place / "run.json").read_text())
+    assert head["task"]["name"] == "planar3_line"
+    assert head["joint_names"] == list(log.joint_names)
+
+
+def test_a_log_survives_saving_bit_for_bit(tmp_path, log):
+    run_folder.save_log(tmp_path, log)
+    back = run_folder.load_log(tmp_path)
+    assert back.joint_names == log.joint_names
+    assert json.loads(json.dumps(back.provenance)) == json.loads(json.dumps(log.provenance))
+    for (name, a), (_, b) in zip(log.columns().items(), back.columns().items(), strict=True):
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype, name
+            assert a.tobytes() == b.tobytes(), name
+        else:
+            assert a == b, name
+    assert check(back, TASK) == check(log, TASK)
+
+
+def test_every_cell_of_the_samples_is_one_number_or_word(tmp_path, log):
+    run_folder.save_log(tmp_path, log)
+    lines = (tmp_path / "samples.csv").read_text().splitlines()
+    assert len(lines) == len(log) + 1
+    head = lines[0].split(",")
+    assert "tracking_position_m" in head
+    assert "q_measured_joint_1" in head
+    assert all(len(line.split(",")) == len(head) for line in lines[1:])
+
+
+def test_parquet_holds_the_same_columns(tmp_path, log):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run_folder.save_log(tmp_path, log)
+    table = parquet.read_table(tmp_path / "samples.parquet")
+    assert table.column_names == list(log.columns())
+    np.testing.assert_array_equal(table["residual_position_m"].to_numpy(), log.residual_position)
+
+
+def test_a_later_run_replaces_an_earlier_one_and_nothing_else(tmp_path, log):
+    place = tmp_path / "run"
+    report.write_run(place, log, TASK)
+    (place / "video.mp4").write_bytes(b"of the earlier run")
+    report.write_run(place, log, TASK)
+    assert not (place / "video.mp4").exists()
+    other = tmp_path / "precious"
+    other.mkdir()
+    (other / "thesis.tex").write_text("chapter 1")
+    with pytest.raises(IkSimError, match="exists and is not a run folder"):
+        report.write_run(other, log, TASK)
+    assert (other / "thesis.tex").read_text() == "chapter 1"
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(IkSimError, match="is not a run folder"):
+        report.write_run(file, log, TASK)
+
+
+def test_an_interrupted_run_leaves_nothing_and_keeps_the_earlier_one(tmp_path, log):
+    place = tmp_path / "run"
+    report.write_run(place, log, TASK)
+    before = (place / "samples.csv").read_bytes()
+
+    def interrupted() -> None:
+        with run_folder.new_run_folder(place) as folder:
+            (folder / "run.json").write_text("{")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    assert (place / "samples.csv").read_bytes() == before
+
+
+def test_what_a_killed_run_left_beside_is_tidied_by_the_next(tmp_path, log):
+    program = (
+        "import sys, os, pathlib; from ik_sim.run_folder import new_run_folder\n"
+        "with new_run_folder(pathlib.Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'run.json').write_text('{'); os._exit(9)"
+    )
+    place = tmp_path / "run"
+    killed = subprocess.run([sys.executable, "-c", program, str(place)], check=False)
+    assert killed.returncode == 9
+    assert not place.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    report.write_run(place, log, TASK)
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_is_not_a_run_folder_is_told(tmp_path, log):
+    with pytest.raises(FileFormatError, match=r"is not a run folder: run.json is missing"):
+        run_folder.load_log(tmp_path)
+    run_folder.save_log(tmp_path, log)
+    text = (tmp_path / "samples.csv").read_text()
+    (tmp_path / "samples.csv").write_text(text.replace("residual_position_m", "other"))
+    with pytest.raises(FileFormatError, match="is damaged: 'residual_position_m'"):
+        run_folder.load_log(tmp_path)
+    (tmp_path / "run.json").write_text('{"format": 99}')
+    with pytest.raises(FileFormatError, match="has format 99; this version reads 1"):
+        run_folder.load_log(tmp_path)
+
+
+def test_json_holds_no_infinity_and_no_nan():
+    text = run_folder.json_text({"a": float("inf"), "b": [float("nan"), np.float64(1.5)], "c": np.int64(3)})
+    assert json.loads(text) == {"a": None, "b": [None, 1.5], "c": 3}
+
+
+def test_junit_counts_cases_failures_and_errors(broken):
+    log, task = broken
+    figures, violations = metrics(log, task), check(log, task)
+    assert violations
+    good = run_folder.verdict(log, task, figures, [])
+    bad = run_folder.verdict(log, task, figures, violations)
+    root = ET.fromstring(run_folder.junit([(good, 1.0), (bad, 2.0)], [("third", "no \x00such file")]))
+    assert root.tag == "testsuites"
+    suites = root.findall("testsuite")
+    assert [s.get("failures") for s in suites] == ["0", str(len(violations)), "0"]
+    assert [s.get("errors") for s in suites] == ["0", "0", "1"]
+    assert int(root.get("tests") or 0) == sum(len(s.findall("testcase")) for s in suites)
+    assert root.get("failures") == str(len(violations))
+    failure = suites[1].find("testcase/failure")
+    assert failure is not None
+    assert "controller lag" in (failure.get("message") or "")
+    assert suites[2].find("testcase/error") is not None
+
+
+def test_the_table_says_pass_or_fail_and_why(log, broken):
+    good = report.text_table(log, TASK, metrics(log, TASK), check(log, TASK))
+    assert good.startswith("PASS  planar3_line: planar3, damped_least_squares")
+    assert "BROKEN" not in good
+    assert "≤ 1e-06 m" in good
+    bad_log, task = broken
+    bad = report.text_table(bad_log, task, metrics(bad_log, task), check(bad_log, task))
+    assert bad.startswith("FAIL")
+    assert "BROKEN" in bad
+    assert "controller lag" in bad
+
+
+def test_the_page_stands_alone_and_says_the_verdict_first(tmp_path, log, broken):
+    report.write_run(tmp_path / "good", log, TASK)
+    page = (tmp_path / "good" / "report.html").read_text()
+    assert page.index('class="verdict pass"') < page.index("<table")
+    assert not re.search(r"""(src|href)\s*=|url\((?!#)|@import""", page)  # nothing to fetch
+    assert page.count("<svg") == 7
+    assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", page, flags=re.S)  # no field was left unfilled
+    report.write_run(tmp_path / "bad", *broken)
+    page = (tmp_path / "bad" / "report.html").read_text()
+    assert 'class="verdict fail"' in page
+    assert "controller lag" in page
+    assert os.listdir(tmp_path / "bad" / "plots")
+
+
+def test_words_from_a_task_can_not_become_markup(log):
+    task = load_task("planar3_line", {"title": "<script>alert(1)</script>"})
+    figures, violations = metrics(log, task), check(log, task)
+    summary = run_folder.verdict(log, task, figures, violations)["summary"]
+    page = report.html_report(log, task, figures, violations, summary, {})
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+# --- plots ---
+
+
+def test_plots_are_the_same_bytes_from_the_same_log_and_well_formed(log):
+    first, second = plots.figures(log, TASK), plots.figures(log, TASK)
+    assert first == second
+    assert set(first) == {"position_error", "rotation_error", "path", "joints", "torque", "solve_time", "residuals"}
+    for drawing in first.values():
+        root = ET.fromstring(drawing)
+        assert root.tag.endswith("svg")
+        assert "nan" not in drawing
+        ET.fromstring(plots.svg_file(drawing))
+
+
+def test_axes_have_units_and_the_tolerance_is_drawn(log):
+    drawings = plots.figures(log, TASK)
+    assert "time [s]" in drawings["position_error"]
+    assert "position error [mm]" in drawings["position_error"]
+    assert "tracking tolerance" in drawings["position_error"]
+    for word in ("target", "solved", "measured", "x [m]", "y [m]"):
+        assert word in drawings["path"]
+
+
+def test_a_line_goes_where_its_numbers_are():
+    chart = Chart("t", "x", "y", x_range=(0.0, 10.0), y_range=(0.0, 1.0))
+    chart.line([0.0, 10.0], [0.0, 1.0], "c0")
+    drawing = svg([chart], 400, 300)
+    frame = re.search(r'<rect class="frame" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', drawing)
+    assert frame is not None
+    x, y, width, height = map(float, frame.groups())
+    assert f'd="M{x:g} {y + height:g}L{x + width:g} {y:g}"' in drawing
+
+
+def test_axes_of_equal_scale_and_powers_of_ten():
+    chart = Chart("t", "x", "y", equal=True)
+    chart.line([0.0, 1.0, 1.0], [0.0, 0.0, 1.0], "c0")
+    (xa, xb), (ya, yb) = chart._limits(400.0, 200.0)
+    assert (xb - xa) / 400.0 == pytest.approx((yb - ya) / 200.0)
+    log_chart = Chart("t", "x", "y", log_y=True)
+    log_chart.line([0.0, 1.0], [1e-9, 1e-3], "c0", "errors & <others>")
+    drawing = svg([log_chart])
+    assert "10⁻⁶" in drawing
+    assert "errors &amp; &lt;others&gt;" in drawing
+
+
+def test_long_lines_are_thinned_without_losing_their_peak():
+    y = np.zeros(50_000)
+    y[31_234] = 1.0
+    points = plots._thinned(np.arange(50_000.0), y)
+    assert len(points) < 2_000
+    assert (31_234.0, 1.0) in points
