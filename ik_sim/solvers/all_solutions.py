@@ -23,6 +23,7 @@ from ik_sim.solvers.levenberg_marquardt import polish
 from ik_sim.solvers.solver import Solution, Status, check_target
 from ik_sim.target import KIND_NAMES, POSE, Target, Tolerance
 
+ALMOST_SINGULAR = 1e-6  # [rad] a wrist this straight is marked singular: rounding decides where joints 4 and 6 are
 MERGED = 1e-6  # [rad] rows nearer than this in every joint count once: the two elbows of a straight arm, say
 
 
@@ -68,9 +69,44 @@ def _ur_rows(c, T, seed, theta, singular):
             for k3 in range(2):
                 gap, free = cf.ur_branch(c, D, k1, k5, k3, theta6, work, theta[row])
                 if gap <= cf.REACH_SLACK and not (free and k5 == 1):
-                    singular[row] = 1.0 if free else 0.0
+                    singular[row] = 1.0 if free or abs(np.sin(theta[row, 4])) < ALMOST_SINGULAR else 0.0
+                    row += 1
+        # Of a wrist that is singular but for the target's rounding, joint 6 may as well keep the seed's value.
+        s1, c1, inside = cf.ur_plane(c, D[9], D[10], k1)
+        E, angle = _straight_wrist(D, s1, c1)
+        if inside <= cf.REACH_SLACK and 1e-10 <= angle < ALMOST_SINGULAR:
+            for k3 in range(2):
+                gap, free = cf.ur_branch(c, E, k1, 0, k3, theta6, work, theta[row])
+                if gap <= cf.REACH_SLACK:
+                    singular[row] = 1.0
                     row += 1
     return row
+
+
+@kernel
+def _straight_wrist(D, s1, c1):
+    """The target turned about its wrist centre until its z axis is square to the arm plane, and by what angle [rad]."""
+    along = D[2] * s1 - D[5] * c1
+    side = 1.0 if along >= 0.0 else -1.0
+    nx, ny = side * s1, -side * c1
+    wx, wy, wz = -D[8] * ny, D[8] * nx, D[2] * ny - D[5] * nx  # z × n, whose length is the sine of the angle
+    E = np.empty(12)
+    for k in range(3):
+        x, y, z = D[k], D[3 + k], D[6 + k]
+        E[k], E[3 + k], E[6 + k] = x + wy * z - wz * y, y + wz * x - wx * z, z + wx * y - wy * x
+    for k in range(9, 12):
+        E[k] = D[k]
+    for k in range(3):  # to first order it has turned; the third axis is the normal and the others go square to it
+        normal = (nx, ny, 0.0)
+        E[3 * k + 2] = normal[k]
+    dot = E[0] * nx + E[3] * ny
+    x, y, z = E[0] - dot * nx, E[3] - dot * ny, E[6]
+    size = np.sqrt(x * x + y * y + z * z)
+    x, y, z = x / size, y / size, z / size
+    E[0], E[3], E[6] = x, y, z
+    E[1], E[4], E[7] = ny * z, -nx * z, nx * y - ny * x
+    turned = (E[0], E[1], E[2], E[3], E[4], E[5], E[6], E[7], E[8], E[9], E[10], E[11])
+    return turned, np.sqrt(wx * wx + wy * wy + wz * wz)
 
 
 @kernel
@@ -178,7 +214,7 @@ def _rows(
     assert chain.family_fit is not None
     sign, offset = chain.family_fit.sign, chain.family_fit.offset
     if chain.family == "ur":
-        theta, singular = np.empty((8, 6)), np.zeros(8)
+        theta, singular = np.empty((12, 6)), np.zeros(12)
         count = _ur_rows(c, T, seed, theta, singular)
         rows = [_nearest(chain, sign * (t - offset), seed) for t in theta[:count]]
         return [q for q in rows if q is not None], [s for q, s in zip(rows, singular, strict=False) if q is not None]
