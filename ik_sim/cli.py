@@ -15,10 +15,12 @@ from typing import Any
 from ik_sim.errors import IkSimError, UnknownNameError
 
 COMMANDS = {
+    "solve": "Find the joints for one target, and say how near they come.",
     "track": "Run one task in physics and judge it.",
     "validate": "Run many tasks without a window and judge them all: the gate of a build.",
     "robots": "List the robots, or one robot's joints with their limits.",
     "tasks": "List the tasks that come with ik_sim.",
+    "study": "Run an experiment: link lengths, reach maps, designs, films.",
 }
 """What the overview says of each command, in its order; here, so that it costs no import."""
 PASS, MISUSE, INTERRUPTED = 0, 2, 130
@@ -68,6 +70,10 @@ def _parse(given: list[str]) -> Any:
 
     from ik_sim import commands
 
+    if name == "study":
+        from ik_sim.studies.command import StudyCommand
+
+        return tyro.cli(StudyCommand, prog="ik-sim study", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
     return tyro.cli(getattr(commands, name.capitalize()), prog=f"ik-sim {name}", args=rest, config=config)
 

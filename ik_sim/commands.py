@@ -16,6 +16,7 @@ from typing import Any
 
 import tyro
 
+from ik_sim.commands_solve import Solve as Solve
 from ik_sim.errors import IkSimError
 
 PASS, BROKEN, MISUSE = 0, 1, 2

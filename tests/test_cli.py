@@ -50,7 +50,7 @@ def test_every_command_explains_each_of_its_options(name, capsys):
     command = getattr(commands, name.capitalize())
     assert command.__doc__.splitlines()[0] == COMMANDS[name]  # the overview says the same
     for option in command.__dataclass_fields__:
-        positional = option in ("task", "tasks") or (name == "robots" and option == "robot")
+        positional = option in ("task", "tasks") or (name in ("robots", "solve") and option == "robot")
         assert positional or f"--{option.replace('_', '-')}" in text
 
 
