@@ -20,6 +20,7 @@ COMMANDS = {
     "validate": "Run many tasks without a window and judge them all: the gate of a build.",
     "robots": "List the robots, or one robot's joints with their limits.",
     "tasks": "List the tasks that come with ik_sim.",
+    "bench": "Run solvers and other libraries on the same targets, and judge them all alike.",
     "study": "Run an experiment: link lengths, reach maps, designs, films.",
 }
 """What the overview says of each command, in its order; here, so that it costs no import."""
@@ -75,6 +76,10 @@ def _parse(given: list[str]) -> Any:
 
         return tyro.cli(StudyCommand, prog="ik-sim study", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    if name == "bench":
+        from ik_sim.benchmark.command import Bench
+
+        return tyro.cli(Bench, prog="ik-sim bench", args=rest, config=config)
     return tyro.cli(getattr(commands, name.capitalize()), prog=f"ik-sim {name}", args=rest, config=config)
 
 
