@@ -23,6 +23,8 @@ class ControlSettings:
     """Share of the velocity error removed within one physics step; the robot's own when left out."""
     torque_scale: float = 1.0
     """Multiplies the robot's torque limits."""
+    torque_limit: float | None = None
+    """Highest torque that any joint may apply, on top of the scaled limits [Nm or N]."""
     speed_scale: float = 1.0
     """Multiplies the robot's joint speed limits."""
     payload: float = 0.0
@@ -56,6 +58,8 @@ class ControlSettings:
         for name in ("torque_scale", "speed_scale", "physics_rate"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
                 raise InvalidArgumentError(name, f"must be above 0, not {getattr(self, name)}")
+        if self.torque_limit is not None and not self.torque_limit > 0.0:
+            raise InvalidArgumentError("torque_limit", f"must be above 0, not {self.torque_limit}")
         if not (math.isfinite(self.payload) and self.payload >= 0.0):
             raise InvalidArgumentError("payload", f"must be 0 or more kilograms, not {self.payload}")
         for name in ("payload_offset", "gravity"):

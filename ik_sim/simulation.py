@@ -411,7 +411,8 @@ class Simulation:
             if speed[name] == 0.0:
                 notes.append(f"{name} states a speed limit of 0; simulated without one")
                 speed[name] = np.inf
-        self._all_forces = [effort[name] * self.control.torque_scale for name in self._all_names]
+        cap = np.inf if self.control.torque_limit is None else self.control.torque_limit
+        self._all_forces = [min(effort[name] * self.control.torque_scale, cap) for name in self._all_names]
         self._arm_forces = self._all_forces[: len(arm)]
         self._all_speeds = [speed[name] * self.control.speed_scale for name in self._all_names]
         of_q = [arm.index(name) for name in chain.joint_names]

@@ -195,6 +195,7 @@ def _ticks(
             "task": task.as_dict(),
             "robot": _robot_facts(robot),
             "solver": repr(solver),
+            "method": (type(solver).__doc__ or "").strip().split("\n")[0],
             "seed": task.seed,
             "control": arm.settings(),
             "q_start": trajectory.q_start.tolist(),
