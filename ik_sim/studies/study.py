@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -95,7 +95,7 @@ class Study:
     # --- the rest is the same for all ---
 
     @classmethod
-    def with_preset(cls, preset: str | None = None, **settings: Any) -> Self:
+    def with_preset(cls, preset: str | None = None, **settings: Any) -> Any:
         """The study with a preset's settings, and `settings` over them; values may be text as a command line has it."""
         if preset is not None and preset not in cls.presets:
             raise UnknownNameError(f"preset of {cls.name}", preset, cls.presets)

@@ -313,7 +313,8 @@ class Workspace(Study):
             axes = figure.add_subplot(projection="3d")
             behind = reached & ~((rows[:, 1] < 0) & (rows[:, 0] > 0))  # a quarter is cut away
             dots = axes.scatter(
-                *rows[behind, :3].T, c=share[behind], s=(330 * self.voxel / np.ptp(rows[:, 2])) ** 2, cmap="viridis", vmin=0, vmax=1, marker="s", linewidths=0,
+                *rows[behind, :3].T, c=share[behind], s=(330 * self.voxel / np.ptp(rows[:, 2])) ** 2, cmap="viridis",
+                vmin=0, vmax=1, marker="s", linewidths=0,
                 depthshade=False, rasterized=True,
             )  # fmt: skip
             axes.set(xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
