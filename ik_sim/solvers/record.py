@@ -181,8 +181,8 @@ def nearest_turn(q, seed, lower, upper):
     """
     turn = 2.0 * np.pi
     q += turn * np.rint((seed - q) / turn)
-    if lower <= q <= upper:
-        return q, 0.0
+    if lower - 1e-10 <= q <= upper + 1e-10:  # a limit met to rounding is no reason to go round to the other end
+        return min(max(q, lower), upper), 0.0
     if q > upper:
         down = q - turn * np.ceil((q - upper) / turn)
         if down >= lower:
