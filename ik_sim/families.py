@@ -160,7 +160,9 @@ def _planar(
     lengths, offset, x_before = np.zeros(n), np.zeros(n), x0
     for i in range(n):
         link = inplane[i + 1] - inplane[i]
-        if i == n - 1 and np.linalg.norm(link) < 1e-6:  # a tool on the last axis: the link has no direction, none needed
+        if (
+            i == n - 1 and np.linalg.norm(link) < 1e-6
+        ):  # a tool on the last axis: the link has no direction, none needed
             x = x_before
         else:
             x = _unit(link)

@@ -51,7 +51,7 @@ class Arc:
 
     @property
     def width(self) -> float:
-        """[rad]"""
+        """How far the elbow may turn [rad]."""
         return self.high - self.low
 
 
@@ -292,7 +292,9 @@ def _turned(chain: Chain, q: Any, seed: Any) -> list[Float[np.ndarray, "n"]]:
         if not (np.isfinite(low) and np.isfinite(high)):
             options.append([q[i]])
             continue
-        turns = range(int(np.ceil((low - q[i] - 1e-9) / (2 * np.pi))), int(np.floor((high - q[i] + 1e-9) / (2 * np.pi))) + 1)
+        turns = range(
+            int(np.ceil((low - q[i] - 1e-9) / (2 * np.pi))), int(np.floor((high - q[i] + 1e-9) / (2 * np.pi))) + 1
+        )
         options.append([q[i] + 2 * np.pi * k for k in turns] or [q[i]])
     return [np.array(choice) for choice in itertools.product(*options)]
 
@@ -308,7 +310,9 @@ def arm_angle_arcs(chain: Chain, target: Any) -> list[Arc]:
     """
     T = check_target(target.T if isinstance(target, Target) else target, POSE)
     if chain.family != "srs":
-        raise IkSimError(f"arm angles belong to seven-joint arms with spherical shoulder and wrist, not to a {chain.family} chain")
+        raise IkSimError(
+            f"arm angles belong to seven-joint arms with spherical shoulder and wrist, not to a {chain.family} chain"
+        )
     c, g, roots = chain.packed, np.empty(cf.CIRCLE), np.empty(cf.MAX_ROOTS)
     if _srs_circle_alone(c, T, g) > cf.REACH_SLACK:
         return []
@@ -322,7 +326,7 @@ def arm_angle_arcs(chain: Chain, target: Any) -> list[Arc]:
         for low, high in gaps:
             if high - low < 1e-12:
                 continue
-            beyond, _ = _srs_at(c, T, g, 0.5 * (low + high), *(float(x) for x in signs), seed, q)
+            beyond, _ = _srs_at(c, T, g, 0.5 * (low + high), float(signs[0]), float(signs[1]), float(signs[2]), seed, q)
             if beyond > cf.LIMIT_SLACK:
                 continue
             if legal and legal[-1][1] == low:

@@ -67,6 +67,7 @@ def sweep(c, T, kind, weight, w):
 
 @kernel
 def solve_ccd(c, T, kind, q_seed, s, out):
+    """Sweeps, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code

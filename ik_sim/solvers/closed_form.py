@@ -32,7 +32,9 @@ from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import AXIS, POSE, Tolerance
 
 REACH_SLACK = 1e-10  # [m] a target this far outside the ring counts as on it; the judge has the last word
-LIMIT_SLACK = 1e-7  # [rad] a branch this far outside a limit is clipped and judged: near a singularity angles carry that
+LIMIT_SLACK = (
+    1e-7  # [rad] a branch this far outside a limit is clipped and judged: near a singularity angles carry that
+)
 STRETCHED = 1e-6  # [rad] bend below which an elbow counts as straight
 
 
@@ -115,7 +117,7 @@ def family_angle(c, q, i, lengths):
 
 @kernel
 def ur_plane(c, x, y, k1):
-    """sin θ_1, cos θ_1 of branch k1 for a wrist centre at (x, y), and by how much it is inside the shoulder cylinder."""
+    """Sine and cosine of θ_1 on branch k1 for a wrist centre at (x, y), and by how much it is inside the shoulder cylinder."""
     d4 = c[int(c[PARAMETERS]) + 26]
     rho = np.sqrt(x * x + y * y)
     if rho < 1e-12:
@@ -290,7 +292,10 @@ def solve_ur(c, T, kind, s, out):
                 q3, beyond3 = _joint(c, 2, theta3, seed[2])
                 q4, beyond4 = _joint(c, 3, sum234 - theta2 - theta3, seed[3])
                 distance = (
-                    d5 + (q2 - seed[1]) * (q2 - seed[1]) + (q3 - seed[2]) * (q3 - seed[2]) + (q4 - seed[3]) * (q4 - seed[3])
+                    d5
+                    + (q2 - seed[1]) * (q2 - seed[1])
+                    + (q3 - seed[2]) * (q3 - seed[2])
+                    + (q4 - seed[3]) * (q4 - seed[3])
                 )
                 if distance < nearest and beyond2 <= LIMIT_SLACK and beyond3 <= LIMIT_SLACK and beyond4 <= LIMIT_SLACK:
                     nearest = distance
@@ -557,9 +562,7 @@ def _add_limit_roots(c, joint, nk, dk, roots, count):
     for side in range(2):
         limit = c[signs + joint] * (low if side == 0 else high) + c[signs + 7 + joint]
         cl, sl = np.cos(limit), np.sin(limit)
-        count = _add_roots(
-            nk[0] * cl - dk[0] * sl, nk[1] * cl - dk[1] * sl, nk[2] * cl - dk[2] * sl, roots, count
-        )
+        count = _add_roots(nk[0] * cl - dk[0] * sl, nk[1] * cl - dk[1] * sl, nk[2] * cl - dk[2] * sl, roots, count)
     return count
 
 
@@ -574,7 +577,9 @@ def srs_roots(c, D, g, roots):
     cb, sb, cg, sg, cd, sd = g[9], g[10], g[11], g[12], g[14], g[15]
     count = 0
     # upper arm a = cb u + sb (e1 cos + e2 sin); forearm b = cg u - sg (e1 cos + e2 sin); m = sd (e1 sin - e2 cos)
-    count = _add_limit_roots(c, 0, (cb * u[1], sb * e1[1], sb * e2[1]), (cb * u[0], sb * e1[0], sb * e2[0]), roots, count)
+    count = _add_limit_roots(
+        c, 0, (cb * u[1], sb * e1[1], sb * e2[1]), (cb * u[0], sb * e1[0], sb * e2[0]), roots, count
+    )
     az = (cb * u[2], sb * e1[2], sb * e2[2])
     bz = (cg * u[2], -sg * e1[2], -sg * e2[2])
     mz = (0.0, -sd * e2[2], sd * e1[2])
@@ -781,7 +786,7 @@ def solve_srs(c, T, kind, s, out):
         return False
     if found:
         return True
-    low, high = elbow_range(c)
+    _, high = elbow_range(c)
     if g[13] > high + LIMIT_SLACK:  # the elbow can't fold that far: that too is a radius
         radius = np.sqrt(c[p] * c[p] + c[p + 1] * c[p + 1] + 2.0 * c[p] * c[p + 1] * np.cos(high))
         r.say(c, out, r.OUT_OF_REACH, r.ELBOW_LIMIT, radius - g[16], radius, high)
@@ -866,6 +871,7 @@ def solve_planar(c, T, kind, s, out):
 
 @kernel
 def ideal_ur(c, T, kind, q_seed, s, out):
+    """The UR family, exactly."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_ur(c, T, kind, s, out)
@@ -875,6 +881,7 @@ def ideal_ur(c, T, kind, q_seed, s, out):
 
 @kernel
 def ideal_srs(c, T, kind, q_seed, s, out):
+    """The srs family, exactly."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_srs(c, T, kind, s, out)
@@ -884,6 +891,7 @@ def ideal_srs(c, T, kind, q_seed, s, out):
 
 @kernel
 def ideal_planar(c, T, kind, q_seed, s, out):
+    """The planar families, exactly."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         solve_planar(c, T, kind, s, out)
@@ -916,6 +924,7 @@ def real_arm(c, T, kind, q_seed, s, out):
 
 @kernel
 def no_closed_form(c, T, kind, q_seed, s, out):
+    """Says `unsupported`, with the reason."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         if c[FAMILY] == 0.0:

@@ -273,7 +273,7 @@ def combined_srs(c, T, s, trace, data, counts, out):
     for i in range(7):
         seed[i] = out[i]
     gap = cf.srs_circle(c, D, g)
-    low, high = cf.elbow_range(c)
+    _, high = cf.elbow_range(c)
     if gap > cf.REACH_SLACK or g[13] > high + cf.LIMIT_SLACK:
         cf.solve_srs(c, T, POSE, s, out)  # the same proofs as the closed form's
         return
@@ -503,6 +503,7 @@ def combined_chain(c, T, kind, s, trace, out):
 
 @kernel
 def whole_chain(c, T, kind, q_seed, s, out):
+    """Any chain and target: see `combined_chain`."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         combined_chain(c, T, kind, s, r.trace_rows(c, out), out)
@@ -511,6 +512,7 @@ def whole_chain(c, T, kind, q_seed, s, out):
 
 @kernel
 def fresh_counts(s):
+    """The scratch row of one solve, with its deadline."""
     counts = np.zeros(8)
     if s[it.MAX_SECONDS] > 0.0:
         counts[DEADLINE] = it.seconds() + s[it.MAX_SECONDS]
@@ -528,6 +530,7 @@ def _write_counts(c, counts, out):
 
 @kernel
 def two_link_ur(c, T, kind, q_seed, s, out):
+    """Poses on an exact UR arm."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = fresh_counts(s)
@@ -539,6 +542,7 @@ def two_link_ur(c, T, kind, q_seed, s, out):
 
 @kernel
 def two_link_srs(c, T, kind, q_seed, s, out):
+    """Poses on an exact srs arm."""
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = fresh_counts(s)
@@ -610,9 +614,13 @@ class Combined(KernelSolver):
     def __post_init__(self) -> None:
         """Check what the type alone can't."""
         if self.switch_after != "predicted" and not (isinstance(self.switch_after, int) and self.switch_after >= 0):
-            raise InvalidArgumentError("switch_after", f'must be a number of cycles or "predicted", not {self.switch_after!r}')
+            raise InvalidArgumentError(
+                "switch_after", f'must be a number of cycles or "predicted", not {self.switch_after!r}'
+            )
         if self.stopping_rule not in nlopt_c.RULES:
-            raise InvalidArgumentError("stopping_rule", f"must be one of {', '.join(nlopt_c.RULES)}, not {self.stopping_rule!r}")
+            raise InvalidArgumentError(
+                "stopping_rule", f"must be one of {', '.join(nlopt_c.RULES)}, not {self.stopping_rule!r}"
+            )
         if self.start not in ("seed", "stretched"):
             raise InvalidArgumentError("start", f'must be "seed" or "stretched", not {self.start!r}')
         super().__post_init__()

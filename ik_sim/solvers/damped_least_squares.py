@@ -33,6 +33,7 @@ DAMPING, LARGEST_ERROR, POSTURE_GAIN, LIMIT_GAIN, ELBOW_GAIN, ELBOW_X, ELBOW_Y, 
 
 @kernel
 def solve_damped_least_squares(c, T, kind, q_seed, s, out):
+    """The method above, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code

@@ -95,7 +95,8 @@ def _best_turn(zx, zy, zz, px, py, pz, A, a, B, b, square):
 def cycle(c, T, kind, q, length, G, H, room):
     """One backward and one forward pass; q gets the new joints. G holds the frames at q before and after.
 
-    H (m + 1, 12) and room (2, 12) are scratch: H[j] is where the backward pass wants the link after joint j. `length` weighs a radian against distances [m].
+    H (m + 1, 12) and room (2, 12) are scratch: H[j] is where the backward pass wants the link after joint j.
+    `length` weighs a radian against distances [m].
     """
     m = int(c[JOINTS])
     a, f = int(c[AXES]), int(c[FRAMES])
@@ -128,7 +129,9 @@ def cycle(c, T, kind, q, length, G, H, room):
                 step = -_best_turn(zx, zy, zz, H[j, 3], H[j, 7], H[j, 11], room, 1, G, j - 1, pull)
             else:
                 step = -(
-                    (G[j - 1, 3] - room[1, 3]) * zx + (G[j - 1, 7] - room[1, 7]) * zy + (G[j - 1, 11] - room[1, 11]) * zz
+                    (G[j - 1, 3] - room[1, 3]) * zx
+                    + (G[j - 1, 7] - room[1, 7]) * zy
+                    + (G[j - 1, 11] - room[1, 11]) * zz
                 )
             x = scale * min(max(q[k] + step / scale, c[lower + k]), c[upper + k]) + shift
         for i in range(12):

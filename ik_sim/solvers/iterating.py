@@ -15,7 +15,7 @@ the method no longer gets nearer. Nothing is allocated once the loop runs.
 from collections import namedtuple
 
 import numpy as np
-from numba.types import ExternalFunction, int32, intp
+from numba.types import ExternalFunction, int32, intp  # pyright: ignore[reportAttributeAccessIssue]
 
 from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, TURN, UPPER, jacobian_from_axes, pose_and_axes
 from ik_sim.compiled import kernel

@@ -72,6 +72,7 @@ def largest_singular_value_squared(J, n, room):
 
 @kernel
 def solve_jacobian_transpose(c, T, kind, q_seed, s, out):
+    """Steepest descent, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code

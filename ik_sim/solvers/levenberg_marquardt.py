@@ -24,6 +24,7 @@ BIAS, LARGEST_STEP, SHARE = it.OWN, it.OWN + 1, it.OWN + 2
 
 @kernel
 def solve_levenberg_marquardt(c, T, kind, q_seed, s, out):
+    """Sugihara's method, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code

@@ -17,6 +17,7 @@ the return code. SLSQP also asks for values without a gradient: the gradient poi
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import llvmlite.binding
 import nlopt
@@ -24,7 +25,14 @@ import numpy as np
 from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.types import ExternalFunction, float64, int32, intp, uint32, void
+from numba.types import (  # pyright: ignore[reportAttributeAccessIssue] - numba makes these names at run time
+    ExternalFunction,
+    float64,
+    int32,
+    intp,
+    uint32,
+    void,
+)
 
 from ik_sim.compiled import callback, kernel
 
@@ -56,13 +64,13 @@ RULES = {"ftol": FTOL, "stopval": STOPVAL, "precise": PRECISE}
 @functools.cache
 def load() -> None:
     """Make NLopt's C functions known to compiled code; once a process is enough."""
-    from nlopt import _nlopt  # the wheel's extension module, which is also the shared library
+    from nlopt import _nlopt  # pyright: ignore[reportAttributeAccessIssue] - the wheel's extension, a shared library too
 
     llvmlite.binding.load_library_permanently(_nlopt.__file__)
 
 
 @intrinsic
-def address(_context, pointer):
+def address(_context: Any, pointer: Any = None) -> Any:
     """The address a C pointer holds: 0 for NULL."""
     if isinstance(pointer, types.CPointer):
 

@@ -79,8 +79,7 @@ def sentence(row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> str:
     elif code == r.BEYOND_SUM:
         along = ", ".join(f"{x:.2f}" for x in d[2:5])
         text = (
-            f"{d[0]:.3g} m beyond the reach of all links together ({d[1]:.4g} m from the first joint), "
-            f"along ({along})"
+            f"{d[0]:.3g} m beyond the reach of all links together ({d[1]:.4g} m from the first joint), along ({along})"
         )
     else:
         text = f"the answer misses the tolerance: {left}"

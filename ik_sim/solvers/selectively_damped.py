@@ -75,6 +75,7 @@ def selectively_damped_step(w, rows, most, length, phi):
 
 @kernel
 def solve_selectively_damped(c, T, kind, q_seed, s, out):
+    """Buss and Kim's method, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code

@@ -72,10 +72,10 @@ def chain_objective() -> float:
 
     @callback(nlopt_c.OBJECTIVE)
     def whole_chain(k, x, gradient, block):
-        data = carray(block, int(block[SIZE]))
+        data = carray(block, (np.int64(block[SIZE]),))
         n = np.int64(k)
-        point = carray(x, n)
-        f = chain_miss(point, carray(gradient, n), nlopt_c.address(gradient) != 0, data, n, int(data[MOVING]))
+        point = carray(x, (n,))
+        f = chain_miss(point, carray(gradient, (n,)), nlopt_c.address(gradient) != 0, data, n, int(data[MOVING]))
         nlopt_c.note(data, point, n, f)
         return f
 
@@ -96,6 +96,7 @@ def run_chain(c, T, kind, s, w, data, objective, lower, upper, most):
 
 @kernel
 def solve_slsqp(c, T, kind, q_seed, s, out):
+    """Bounded runs, from the seed and then from random starts."""
     code = r.begin(c, T, kind, q_seed, out)
     if code != r.FINE:
         return code
