@@ -3,8 +3,8 @@
 A kernel is a plain function on plain arrays and numbers; `@kernel` turns it into machine code at its first call and
 keeps the result on disk. numba names a cached function by the file it stands in, so after an edit of a *callee* in
 another file it would serve the old caller. Here the cache folder itself is named by everything that can change the
-result: this package's files with kernels and what they import, the files and constants that a user's own kernel
-draws on, the versions of numba and Python, and the processor. An edit anywhere leads to a fresh folder.
+result: the kernel's file and all of this package that it imports, the files and constants that a user's own kernel
+draws on, the versions of numba and Python, and the processor. An edit of any of them leads to a fresh folder.
 
 The folder lies in `$IK_SIM_CACHE`, else `$XDG_CACHE_HOME/ik_sim`, else `~/.cache/ik_sim`. Where none can be written,
 kernels are compiled anew in every process and one line says so.
@@ -35,7 +35,7 @@ from numba.core.dispatcher import Dispatcher
 
 _PACKAGE = Path(__file__).parent
 _config: Any = numba.config  # its settings are attributes that appear at run time
-_KEPT_FOLDERS = 6  # older caches of edited sources are dropped beyond this many
+_KEPT_FOLDERS = 100  # one a source file; older caches of edited sources are dropped beyond this many
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ def kernel(function: F) -> F:
     """
     dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
     _outside[dispatcher] = _drawn_from_outside(function)
-    folder = _cache_folder(_outside[dispatcher])
+    folder = _cache_folder(_outside[dispatcher], _own_file(function))
     if folder is not None:
         before = _config.CACHE_DIR
         _config.CACHE_DIR = str(folder)  # read while the cache is attached, and put back at once
@@ -69,7 +69,7 @@ def callback(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def compile_it(function: Callable[..., Any]) -> Any:
-        folder = _cache_folder(_drawn_from_outside(function))
+        folder = _cache_folder(_drawn_from_outside(function), _own_file(function))
         before = _config.CACHE_DIR
         if folder is not None:
             _config.CACHE_DIR = str(folder)
@@ -144,23 +144,36 @@ def _file(name: str) -> tuple[str, bytes]:
 
 
 _HAS_KERNEL = re.compile(rb"^\s*@(kernel|callback)\b", re.MULTILINE)
-_IMPORT = re.compile(rb"^(?:from|import) +(ik_sim[\w.]*)(?: +import +\(?([\w\s,]+))?", re.MULTILINE)
+_IMPORT = re.compile(
+    rb"^(?:from|import) +(ik_sim[\w.]*)(?: +import +(?:\(([^)]*)\)|([\w ,]*)))?", re.MULTILINE
+)  # names in brackets may go over several lines
+
+
+def _own_file(function: Callable[..., Any]) -> Path | None:
+    """The file of this package that holds the function; None for a user's own."""
+    path = Path(function.__code__.co_filename)
+    return path if path.is_relative_to(_PACKAGE) else None
 
 
 @cache
-def _package_digest() -> bytes:
-    """Of every file of this package that holds a kernel, and of every file that such a one imports."""
-    texts = {path: path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py"))}
+def _package_texts() -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py"))}
+
+
+@cache
+def _package_digest(start: Path | None) -> bytes:
+    """Of one file and every file of this package that it imports; for a user's kernels of all files with kernels."""
+    texts = _package_texts()
     modules = {".".join(path.relative_to(_PACKAGE.parent).with_suffix("").parts).encode(): path for path in texts}
     used: set[Path] = set()
-    ahead = [path for path, text in texts.items() if _HAS_KERNEL.search(text)]
+    ahead = [path for path, text in texts.items() if _HAS_KERNEL.search(text)] if start is None else [start]
     while ahead:
         path = ahead.pop()
         if path in used:
             continue
         used.add(path)
-        for module, names in _IMPORT.findall(texts[path]):
-            wanted = [module, *(module + b"." + name for name in re.findall(rb"\w+", names))]
+        for module, bracketed, listed in _IMPORT.findall(texts[path]):
+            wanted = [module, *(module + b"." + name for name in re.findall(rb"\w+", bracketed + listed))]
             ahead += [modules[name] for name in wanted if name in modules]
     digest = hashlib.sha256()
     for path in sorted(used):
@@ -172,8 +185,8 @@ def _package_digest() -> bytes:
 
 
 @cache
-def _cache_folder(outside: _Drawn) -> Path | None:
-    digest = hashlib.sha256(_package_digest())
+def _cache_folder(outside: _Drawn, start: Path | None = None) -> Path | None:
+    digest = hashlib.sha256(_package_digest(start))
     for name, held in sorted(outside):
         digest.update(name.encode() + b"\0" + held)
     root = cache_root()
@@ -231,7 +244,7 @@ class _Progress(event.Listener):
         _known_functions.add(function)
         if not self.shown:
             self.shown = True
-            place = "" if _cache_folder(frozenset()) is None else " (kept for next time)"
+            place = "" if _cache_folder(frozenset(), None) is None else " (kept for next time)"
             _say_once(f"ik_sim: compiling numerical kernels for this machine{place} ...")
         if sys.stderr is not None and sys.stderr.isatty():
             print(f"\r\x1b[K  {function.__module__}.{function.__name__}", end="", file=sys.stderr, flush=True)
