@@ -238,6 +238,7 @@ class Simulation:
         position_control, forces = p.POSITION_CONTROL, self._arm_forces
         gains, velocity_gains = self._arm_gains, self._arm_velocity_gains
         numbers: list[float] = []
+        self._draw(False)
         for targets in self._arm(setpoints):
             send(
                 body, indices, position_control, targetPositions=targets, positionGains=gains,
@@ -329,8 +330,7 @@ class Simulation:
         with quiet() as said:
             p.resetSimulation(physicsClientId=client)
             self._configure()
-            if self.gui:  # loading into a drawn scene takes seconds
-                p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 0, physicsClientId=client)
+            self._draw(False)  # loading into a drawn scene takes seconds
             with physics_urdf(self.robot.model, self.robot.chain, self.control, self._visuals) as (path, warnings):
                 try:
                     self._body = p.loadURDF(
@@ -343,12 +343,20 @@ class Simulation:
                     )
                 except p.error as error:
                     refused = error
-            if self.gui:
-                p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 1, physicsClientId=client)
+            self._draw(True)
         if refused is not None:
             raise IkSimError(f"{self.robot.urdf_path}: PyBullet can't load it ({refused}){_last_words(said)}")
         self._find_joints(warnings)
         self.reset()
+        if self.gui:
+            frames = self.robot.chain.joint_frames(self.q_start)[:, :3, 3]
+            reach = float(np.linalg.norm(np.diff(frames, axis=0), axis=1).sum())
+            p.configureDebugVisualizer(p.COV_ENABLE_GUI, 0, physicsClientId=client)  # its panels hide the arm
+            p.resetDebugVisualizerCamera(
+                cameraDistance=1.6 * reach, cameraYaw=50.0, cameraPitch=-25.0,
+                cameraTargetPosition=(self.T_world_base @ [0.0, 0.0, 0.3 * reach, 1.0])[:3].tolist(),
+                physicsClientId=client,
+            )  # fmt: skip
 
     def _configure(self) -> None:
         """Everything that `resetSimulation` may have forgotten."""
@@ -366,6 +374,15 @@ class Simulation:
         )
         p.setGravity(*c.gravity, physicsClientId=self._client)
         p.setRealTimeSimulation(0, physicsClientId=self._client)
+
+    def show(self) -> None:
+        """Let the window draw the arm as it is now, until it moves on: a frame at every step would halt physics."""
+        self._check_open()
+        self._draw(True)
+
+    def _draw(self, wanted: bool) -> None:
+        if self.gui:
+            self._p.configureDebugVisualizer(self._p.COV_ENABLE_RENDERING, int(wanted), physicsClientId=self._client)
 
     def _find_joints(self, warnings: Sequence[str]) -> None:
         p, client, chain, model = self._p, self._client, self.robot.chain, self.robot.model

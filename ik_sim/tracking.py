@@ -46,6 +46,10 @@ __all__ = [
 ]
 
 
+SLOWEST_FRAMES = 1.0
+"""A window that can't keep up is drawn at least this often [s], while simulated time catches up with the wall's."""
+
+
 def track(
     task: Task,
     robot: Robot | None = None,
@@ -162,7 +166,7 @@ def _ticks(
     first_solve_time = (time.perf_counter_ns() - clock) * 1e-9
     arm.reset(trajectory.q_start)
     samples: list[Sample] = []
-    wall = time.perf_counter()
+    wall = shown = time.perf_counter()
     for i, goal in enumerate(goals):
         clock = time.perf_counter_ns()
         solution = solver.solve(chain, goal, q_seed)
@@ -185,7 +189,11 @@ def _ticks(
         samples.append(sample)
         q_seed = q_command
         if realtime:
-            time.sleep(max(0.0, wall + sample.time - time.perf_counter()))
+            ahead = wall + sample.time - time.perf_counter()
+            if ahead > 0.0 or time.perf_counter() - shown > SLOWEST_FRAMES:
+                arm.show()
+                shown = time.perf_counter()
+            time.sleep(max(0.0, ahead))
         yield sample
     return TrackingLog.from_samples(
         samples,
