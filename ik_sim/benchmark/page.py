@@ -124,8 +124,10 @@ def write_report(out: Path, summary: dict[str, Any], rows: Rows) -> None:
         ("begun", summary["begun"]),
     ]
     first = [(k, time(1e3 * v)) for k, v in summary["first_call_ms"].items()]
-    who = [(k, str(v.get("settings", "")), " ".join(f"{a} {b}" for a, b in v.get("versions", {}).items()), time(1e3 * (v["first_call_ms"] or 0)))
-           for k, v in summary["contestants"].items()]  # fmt: skip
+    who = []
+    for name, v in summary["contestants"].items():
+        versions = " ".join(f"{a} {b}" for a, b in v.get("versions", {}).items())
+        who.append((name, str(v.get("settings", "")), versions, time(1e3 * (v["first_call_ms"] or 0))))
     skipped = "".join(f"<li>{_e(k)}: {_e(v)}</li>" for k, v in summary["skipped"].items())
     page = _PAGE.format(
         style=STYLE, facts=_table(("", ""), facts), body="".join(body), reference=_e(summary["reference"]),

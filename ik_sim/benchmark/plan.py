@@ -89,7 +89,8 @@ class Plan:
     @staticmethod
     def from_plain(values: dict[str, Any]) -> Plan:
         """From :meth:`plain`."""
-        return Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return Plan(**known)
 
     def with_solvers(self, solvers: tuple[str, ...], chunk: int) -> Plan:
         """The plan as it is run: without the solvers that can't be, with the pilot's chunk."""

@@ -107,6 +107,8 @@ def _entry(part: Rows) -> dict[str, Any]:
         smooth = [ok and bool((step[line == i] <= JUMP).all()) for ok, i in zip(whole, ids, strict=True)]
         largest = [float(step[line == i].max()) for i in ids]
         entry["paths"] = {
+            "n": len(ids), "solved": sum(whole), "without_jump": sum(smooth), "largest_step_median": float(np.median(largest)),
+        }  # fmt: skip
             "n": len(ids),
             "solved": sum(whole),
             "without_jump": sum(smooth),

@@ -22,7 +22,7 @@ class ScipyLeastSquares(Peer):
 
         super().__init__(arm)
         self.least_squares, self.starts = least_squares, arm.restarts[:restarts]
-        self.options = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15} if tight else {}
+        self.options: dict[str, Any] = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15} if tight else {}
         self.inside = 1e-9 * (arm.upper - arm.lower)
 
     def solve(self, T: Any, q_seed: Any) -> Answer:

@@ -11,6 +11,7 @@ from typing import Any
 from ik_sim.errors import UnknownNameError
 
 _HOME = {
+    "paper": "ik_sim.studies.paper:Paper",
     "links": "ik_sim.studies.links:Links",
     "workspace": "ik_sim.studies.workspace:Workspace",
     "design": "ik_sim.studies.design:Design",

@@ -29,9 +29,9 @@ TOLERANCE = 1e-6
 LINKS = {"ur5": (0.425, 0.39225), "iiwa14": (0.42, 0.40)}
 Q_SINGLE = {
     "ur5": (1.103, -0.107, -0.114, -1.226, 1.333, -1.995),
-    "iiwa14": (0.068, 2.093, -1.686, 0.019, -1.669, -0.046, 1.303),
+    "iiwa14": (-0.745, 1.655, -1.686, -0.019, 1.003, -2.025, -0.505),
 }
-"""The printed single cases, source's signs; the iiwa's last three joints don't matter to the counts."""
+"""The printed single cases, source's signs."""
 Q_START = {"ur5": (0.0, -0.959, 2.05, -1.091, 0.0, 0.0), "iiwa14": (0.0, 1.0, 0.0, -2.084, 0.0, 1.084, 0.0)}
 Q_END = {
     "ur5": (-0.179, 0.581, 2.8, -2.308, -1.028, 2.185),
@@ -42,7 +42,10 @@ ARMS = (("ur5", True), ("iiwa14", False), ("iiwa14", True))
 SWITCHES, CYCLES = (5, 10, 15, 20), (50, 100, 500, 1000, 2000, 5000, 10_000)
 _SOURCE = {"start": "stretched", "further_elbows": False}
 METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    *((f"combined, n_l = {n}", "combined", {"switch_after": n, "stopping_rule": "stopval", **_SOURCE}) for n in SWITCHES),
+    *(
+        (f"combined, n_l = {n}", "combined", {"switch_after": n, "stopping_rule": "stopval", **_SOURCE})
+        for n in SWITCHES
+    ),
     *((f"FABRIK, n_max = {n}", "fabrik", {"max_iterations": n, **_SOURCE}) for n in CYCLES),
     ("combined, predicted switch", "combined", {**_SOURCE}),
     ("combined, all we have", "combined", {}),
@@ -72,7 +75,11 @@ EXPECTED: dict[tuple[int, str], tuple[float, float, float | None]] = {
 """Success [%], cycles and evaluations per query of an independent implementation of the source's method (10 000 poses,
 another seed; the table of the source itself is not printed in its text)."""
 TRACKERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("combined, n_l = 15", "combined", {"switch_after": 15, "skip_stretched": False, "stopping_rule": "stopval", **_SOURCE}),
+    (
+        "combined, n_l = 15",
+        "combined",
+        {"switch_after": 15, "skip_stretched": False, "stopping_rule": "stopval", **_SOURCE},
+    ),
     ("FABRIK, n_max = 50000", "fabrik", {"max_iterations": 50_000, "skip_stretched": False, **_SOURCE}),
     ("combined, all we have", "combined", {}),
     ("closed form", "closed_form", {}),
@@ -181,16 +188,38 @@ class Paper(Study):
             chain = chain_of(name, name == "ur5")
             T = chain.fk(SIGN[name] * Q_SINGLE[name])
             rule = "ftol" if name == "ur5" else "stopval"
-            alone = load_solver("fabrik", max_iterations=20_000, **_SOURCE).trace(chain, T, np.zeros(chain.n), rows=20_000)
-            both = load_solver("combined", switch_after=15, stopping_rule=rule, **_SOURCE).trace(chain, T, np.zeros(chain.n))
+            alone = load_solver("fabrik", max_iterations=20_000, **_SOURCE).trace(
+                chain, T, np.zeros(chain.n), rows=20_000
+            )
+            both = load_solver("combined", switch_after=15, stopping_rule=rule, **_SOURCE).trace(
+                chain, T, np.zeros(chain.n)
+            )
             cycles, spent = alone.solution.iterations, both.solution.evaluations
+            fabrik_q = both.q * SIGN[name]
+            then_q, then_miss = slsqp_curve(name, fabrik_q[-1])
+            curve_q = np.vstack([fabrik_q, then_q])
+            curve_miss = np.concatenate([both.position_error, then_miss])
             if name == "ur5":
-                claims.add(name, "FABRIK alone, cycles to 1e-6 m (543 at the printed digits, 539 to 547 within their rounding; printed 546)", "539–547", cycles, 539 <= cycles <= 547)
+                claims.add(
+                    name,
+                    "FABRIK alone, cycles to 1e-6 m (543 at the printed digits, 539 to 547 within their rounding; printed 546)",
+                    "539–547",
+                    cycles,
+                    539 <= cycles <= 547,
+                )
                 claims.add(name, "combined at n_l = 15: cycles + evaluations", "15 + 15", f"{both.solution.iterations} + {spent}",
                            (both.solution.iterations, spent) == (15, 15))  # fmt: skip
             else:
-                claims.add(name, "FABRIK alone, cycles to 1e-6 m (10 073 at the printed digits, 9697 to 10 474 within their rounding; printed 10 010)", "9697–10474", cycles, 9697 <= cycles <= 10_474)
-                claims.add(name, "combined at n_l = 15: cycles + evaluations (not printed; stopval)", "15 + 19", f"{both.solution.iterations} + {spent}",
+                claims.add(
+                    name,
+                    "FABRIK alone, cycles to 1e-6 m (10 073 at the printed digits, 9697 to 10 474 within their "
+                    "rounding; printed 10 010)",
+                    "9697–10474",
+                    cycles,
+                    9697 <= cycles <= 10_474,
+                )
+                claims.add(name, "combined at n_l = 15: cycles + evaluations (not printed; "
+                    "stopval)", "15 + 19", f"{both.solution.iterations} + {spent}",
                            both.solution.iterations == 15 and abs(spent - 19) <= 1)  # fmt: skip
             sections.append(
                 Section(
@@ -200,8 +229,18 @@ class Paper(Study):
                         f"because the arm ends almost straight; after 15 cycles SLSQP needs {spent} evaluations.",
                     ),
                     (
-                        Picture(f"single_{name}_joints", "Joint angles over the iterations of the combined method: FABRIK's cycles, then SLSQP from the dashed line.", _joints_drawing(both, name)),
-                        Picture(f"single_{name}_error", "Distance of the wrist from its target: FABRIK alone against the combined method, logarithmic on both axes.", _error_drawing(alone, both)),
+                        Picture(
+                            f"single_{name}_joints",
+                            "Joint angles over the iterations of the combined method: FABRIK's cycles, then SLSQP "
+                            "from the dashed line.",
+                            _joints_drawing(curve_q, len(fabrik_q)),
+                        ),
+                        Picture(
+                            f"single_{name}_error",
+                            "Distance of the wrist from its target: FABRIK alone against the combined method, "
+                            "logarithmic on both axes.",
+                            _error_drawing(alone.position_error, curve_miss, len(fabrik_q)),
+                        ),
                     ),
                 )
             )
@@ -214,7 +253,17 @@ class Paper(Study):
             where = name if name == "ur5" else f"{name}, {'inside' if limited else 'without'} limits"
             here = part[part[:, 1] == a]
             table: list[tuple[Any, ...]] = [
-                ("method", "success", "95 % interval", "cycles", "evaluations", "mean time [µs]", "median", "p99", "expected success · cycles · evaluations")
+                (
+                    "method",
+                    "success",
+                    "95 % interval",
+                    "cycles",
+                    "evaluations",
+                    "mean time [µs]",
+                    "median",
+                    "p99",
+                    "expected success · cycles · evaluations",
+                )
             ]
             times, labels = [], []
             for m, (label, _, _) in enumerate(METHODS):
@@ -226,13 +275,27 @@ class Paper(Study):
                 words = "–"
                 if expected is not None:
                     share, want_cycles, want_evaluations = expected
-                    words = f"{share:g} % · {want_cycles:g}" + ("" if want_evaluations is None else f" · {want_evaluations:g}")
+                    words = f"{share:g} % · {want_cycles:g}" + (
+                        "" if want_evaluations is None else f" · {want_evaluations:g}"
+                    )
                     ours = f"{100 * good / n:.2f} % ({100 * low:.2f}–{100 * high:.2f})"
                     claims.add(where, f"{label}: success", f"{share:g} %", ours, _same_share(good, n, share / 100.0))
                     if not label.startswith("closed"):
-                        claims.add(where, f"{label}: cycles per query", want_cycles, float(cycles.mean()), _same_mean(cycles, want_cycles))
+                        claims.add(
+                            where,
+                            f"{label}: cycles per query",
+                            want_cycles,
+                            float(cycles.mean()),
+                            _same_mean(cycles, want_cycles),
+                        )
                     if want_evaluations is not None:
-                        claims.add(where, f"{label}: evaluations per query", want_evaluations, float(evaluations.mean()), _same_mean(evaluations, want_evaluations))
+                        claims.add(
+                            where,
+                            f"{label}: evaluations per query",
+                            want_evaluations,
+                            float(evaluations.mean()),
+                            _same_mean(evaluations, want_evaluations),
+                        )
                 table.append((label, f"{100 * good / n:.2f} %", f"{100 * low:.2f}–{100 * high:.2f}", float(cycles.mean()),
                               float(evaluations.mean()), float(t.mean()), float(np.median(t)), float(np.percentile(t, 99)), words))  # fmt: skip
                 times.append(t)
@@ -240,9 +303,11 @@ class Paper(Study):
             sections.append(
                 Section(
                     f"{self.queries} random poses, {where}",
-                    ("Joints uniform over their range, every solve from the zero posture, tolerance 1e-6 m and 1e-6 rad, judged by "
+                    ("Joints uniform over their range, every solve from the zero posture, tolerance 1e-6 m and "
+                        "1e-6 rad, judged by "
                      "forward kinematics. Cycles and evaluations are means per query, summed over the wrist targets of a pose.",),
-                    (Picture(f"times_{a}", f"Time of one solve on the {where}, failures included; success in brackets. Boxes: quartiles; whiskers: 1st and 99th percentile.",
+                    (Picture(f"times_{a}", f"Time of one solve on the {where}, failures included; success in "
+                        f"brackets. Boxes: quartiles; whiskers: 1st and 99th percentile.",
                              _boxes_drawing(times, labels), (7.5, 4.8)),),
                     table=tuple(table),
                 )
@@ -265,7 +330,13 @@ class Paper(Study):
                 if d <= 0.2:
                     worst = max(worst, abs(law / counted[name][i] - 1.0))
             table.append(tuple(line))
-        claims.add("law of cycles", "N(δ, ε) against counted cycles for δ ≤ 0.2", "within 1 %", f"worst {100 * worst:.2f} %", worst <= 0.012)
+        claims.add(
+            "law of cycles",
+            "N(δ, ε) against counted cycles for δ ≤ 0.2",
+            "within 1 %",
+            f"worst {100 * worst:.2f} %",
+            worst <= 0.012,
+        )
         limit = np.radians(120.0)
         pairs = []
         for n in CYCLES:
@@ -274,7 +345,8 @@ class Paper(Study):
             got = rows[(rows[:, 0] == RANDOM) & (rows[:, 1] == 1) & (rows[:, 2] == k)][:, 4]
             good = int(got.sum())
             pairs.append((n, 1.0 - root / limit, good / len(got), wilson(good, len(got))))
-            claims.add("law of cycles", f"share that FABRIK solves in {n} cycles, predicted without solving: 1 − δ_N / 120°", f"{100 * pairs[-1][1]:.2f} %",
+            claims.add("law of cycles", f"share that FABRIK solves in {n} cycles, predicted without solving: 1 − "
+                f"δ_N / 120°", f"{100 * pairs[-1][1]:.2f} %",
                        f"{100 * good / len(got):.2f} %", _same_share(good, len(got), pairs[-1][1], exact=True, slack=0.003))  # fmt: skip
 
         def draw(figure: Any) -> None:
@@ -293,17 +365,42 @@ class Paper(Study):
             right.set(xlabel="n_max", ylabel="success of FABRIK alone [%]")
             right.legend()
 
-        text = ("Each cycle shrinks the error by cos² δ, δ the bend of the elbow in the answer. Near the stretch the recursion gives the "
-                "number of cycles in closed form, N ≈ ln(1 + l₂l₃δ² / (2(l₂+l₃)ε)) / δ², before the first cycle is run. That is the "
+        text = ("Each cycle shrinks the error by cos² δ, δ the bend of the elbow in the answer. Near the stretch "
+            "the recursion gives the "
+                "number of cycles in closed form, N ≈ ln(1 + l₂l₃δ² / (2(l₂+l₃)ε)) / δ², before the first cycle "
+                    "is run. That is the "
                 "“predicted switch” of our own rows: poses that would crawl go to SLSQP at once.",)  # fmt: skip
-        return [Section("How many cycles: predicted and counted", text, (Picture("law", "Left: cycles of single poses against the law. Right: what FABRIK loses for a given budget follows from it.", draw, (8.5, 4.0)),), tuple(table))]
+        return [
+            Section(
+                "How many cycles: predicted and counted",
+                text,
+                (
+                    Picture(
+                        "law",
+                        "Left: cycles of single poses against the law. Right: what FABRIK loses for a given "
+                        "budget follows from it.",
+                        draw,
+                        (8.5, 4.0),
+                    ),
+                ),
+                tuple(table),
+            )
+        ]
 
     def _tracking(self, rows: Float[np.ndarray, "k c"], claims: Claims) -> list[Section]:
         sections = []
         for a, name in enumerate(("ur5", "iiwa14")):
             part = rows[(rows[:, 0] == TRACKING) & (rows[:, 1] == a)]
             table: list[tuple[Any, ...]] = [
-                ("method", "points solved", "points with SLSQP", "largest position error [m]", "largest rotation error [rad]", "largest joint step [rad]", "mean time [µs]")
+                (
+                    "method",
+                    "points solved",
+                    "points with SLSQP",
+                    "largest position error [m]",
+                    "largest rotation error [rad]",
+                    "largest joint step [rad]",
+                    "mean time [µs]",
+                )
             ]
             runs = {}
             n = len(SIGN[name])
@@ -312,33 +409,71 @@ class Paper(Study):
                 q = mine[:, 12 : 12 + n]
                 steps = np.abs(np.diff(np.vstack([SIGN[name] * Q_START[name], q * SIGN[name]]), axis=0)).max(axis=1)
                 runs[label] = (mine, q, steps)
-                table.append((label, f"{int(mine[:, 4].sum())} of {len(mine)}", ranges(np.flatnonzero(mine[:, 7] > 0)), float(mine[:, 9].max()),
+                table.append((label, f"{int(mine[:, 4].sum())} of "
+                    f"{len(mine)}", ranges(np.flatnonzero(mine[:, 7] > 0)), float(mine[:, 9].max()),
                               float(mine[:, 10].max()), float(steps.max()), float(mine[:, 8].mean())))  # fmt: skip
             mine, q, steps = runs["combined, n_l = 15"]
-            claims.add(name, "tracking, combined: all 180 points solved to 1e-6", "180", int(mine[:, 4].sum()), mine[:, 4].all())
-            claims.add(name, "tracking, combined: rotation met to rounding", "below 1e-13", float(mine[:, 10].max()), mine[:, 10].max() < 1e-13)
+            claims.add(
+                name,
+                "tracking, combined: all 180 points solved to 1e-6",
+                "180",
+                int(mine[:, 4].sum()),
+                mine[:, 4].all(),
+            )
+            claims.add(
+                name,
+                "tracking, combined: rotation met to rounding",
+                "below 1e-13",
+                float(mine[:, 10].max()),
+                mine[:, 10].max() < 1e-13,
+            )
             where = np.flatnonzero(mine[:, 7] > 0)
             expected = (57, 128, 162, 179) if name == "ur5" else (64, 127)
             ends = tuple(int(v) for pair in _stretches(where) for v in pair)
             near = len(ends) == len(expected) and max(abs(x - y) for x, y in zip(ends, expected, strict=True)) <= 4
-            claims.add(name, "tracking: points where SLSQP ran (the bend decides; ± 3)", ranges_of(expected), ranges(where), near)
+            claims.add(
+                name,
+                "tracking: points where SLSQP ran (the bend decides; ± 3)",
+                ranges_of(expected),
+                ranges(where),
+                near,
+            )
             closed = runs["closed form"][2]
-            claims.add(name, "largest joint step of the closed form is the step into the stretched arm", STRETCH[name], float(closed.max()), abs(closed.max() - STRETCH[name]) < 2e-3)
+            claims.add(
+                name,
+                "largest joint step of the closed form is the step into the stretched arm",
+                STRETCH[name],
+                float(closed.max()),
+                abs(closed.max() - STRETCH[name]) < 2e-3,
+            )
             alone = runs["FABRIK, n_max = 50000"][0]
             if name == "iiwa14":
                 for point, want in ((70, 27), (75, 54), (78, 137), (80, 27_888), (81, 8227), (85, 1096)):
                     got = int(alone[point, 5])
-                    claims.add(name, f"FABRIK alone, cycles at point {point}", want, got, abs(got - want) <= max(2, 0.02 * want))
+                    claims.add(
+                        name,
+                        f"FABRIK alone, cycles at point {point}",
+                        want,
+                        got,
+                        abs(got - want) <= max(2, 0.02 * want),
+                    )
             sections.append(
                 Section(
                     f"Tracking on the {name}",
-                    ("80 points along a line into the stretched arm, then 100 points of a straight motion in joint space; each solve from "
+                    ("80 points along a line into the stretched arm, then 100 points of a straight motion in "
+                        "joint space; each solve from "
                      "the last answer. Joints are counted as the source counts them.",),
                     (
-                        Picture(f"tracking_{name}_joints", "Joint angles of the combined method; shaded: points where SLSQP ran.", _profile_drawing(q, mine[:, 7] > 0), (8.0, 4.2)),
-                        Picture(f"tracking_{name}_error", "Position and rotation error of the answers, combined method.", _errors_drawing(mine), (8.0, 3.6)),
-                        Picture(f"tracking_{name}_cycles", "Cycles of FABRIK alone, with the law's prediction from the bend of each target.", _cycles_drawing(alone, name), (8.0, 3.4)),
-                        Picture(f"tracking_{name}_poses", "The arm at eight points of the task, from its first posture to its last; the tool's path in grey.", _poses_drawing(name, q), (8.0, 4.4)),
+                        Picture(f"tracking_{name}_joints", "Joint angles of the combined method; shaded: points "
+                            "where SLSQP ran.", _profile_drawing(q, mine[:, 7] > 0), (8.0, 4.2)),
+                        Picture(f"tracking_{name}_error", "Position and rotation error of the answers, combined "
+                            "method.", _errors_drawing(mine), (8.0, 3.6)),
+                        Picture(f"tracking_{name}_cycles", "Cycles of FABRIK alone" + (", with the law's "
+                            "prediction from the bend of each target." if name == "iiwa14" else
+                                ", summed over the up to four wrist targets of each "
+                                    "pose."), _cycles_drawing(alone, name), (8.0, 3.4)),
+                        Picture(f"tracking_{name}_poses", "The arm at eight points of the task, from its first "
+                            "posture to its last; the tool's path in grey.", _poses_drawing(name, q), (8.0, 4.4)),
                     ),
                     table=tuple(table),
                 )
@@ -477,30 +612,106 @@ def ranges_of(ends: tuple[int, ...]) -> str:
 # --- drawings ---
 
 
-def _joints_drawing(trace: Any, name: str) -> Any:
+def slsqp_curve(name: str, q_first: Any) -> tuple[Float[np.ndarray, "k n"], Float[np.ndarray, "k"]]:
+    """What SLSQP does after FABRIK's last cycle of the single case, evaluation by evaluation.
+
+    The compiled solver keeps no record of its optimiser, so NLopt is run again through its Python interface on the same
+    problem: the squared miss of the wrist over θ_2, θ_3 (UR5) or θ_1 … θ_4 (iiwa). The other joints follow from the pose.
+
+    Args:
+        name: of the robot.
+        q_first: joints where FABRIK stands, signs of the source.
+
+    Returns:
+        Joints (source's signs) and the miss [m] of each evaluation.
+    """
+    import nlopt
+
+    printed, l = np.array(Q_SINGLE[name]), LINKS[name]  # noqa: E741
+    rows: list[Any] = []
+    misses: list[float] = []
+    if name == "ur5":
+        first, last = 1, 3
+
+        def tip(x: Any) -> tuple[Any, Any]:
+            c2, s2, c23, s23 = np.cos(x[0]), np.sin(x[0]), np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
+            by3 = np.array([l[1] * s23, -l[1] * c23])
+            return -np.array([l[0] * c2 + l[1] * c23, l[0] * s2 + l[1] * s23]), np.column_stack(
+                [by3 + np.array([l[0] * s2, -l[0] * c2]), by3]
+            )
+
+        def whole(x: Any) -> Any:
+            q = printed.copy()
+            q[1:3] = x
+            q[3] = printed[1:4].sum() - x.sum()
+            return q
+
+        goal = tip(printed[1:3])[0]
+    else:
+        first, last = 0, 4
+        wrist = chain_of(name, False).with_tool(
+            np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, -0.126], [0, 0, 0, 1.0]])
+        )
+        T = wrist.fk(SIGN[name] * printed)
+        goal, before = T[:3, 3], [np.array(q_first)[4:]]
+
+        def tip(x: Any) -> tuple[Any, Any]:
+            q = SIGN[name] * np.concatenate([x, np.zeros(3)])
+            return wrist.fk(q)[:3, 3], wrist.jacobian(q)[:3, :4] * SIGN[name][:4]
+
+        def whole(x: Any) -> Any:
+            M = wrist.fk(SIGN[name] * np.concatenate([x, np.zeros(3)]))[:3, :3].T @ T[:3, :3]
+            q6 = np.arctan2(np.hypot(M[0, 2], M[1, 2]), M[2, 2])
+            both = [
+                np.array([np.arctan2(s * M[1, 2], s * M[0, 2]), s * q6, np.arctan2(s * M[2, 1], -s * M[2, 0])])
+                for s in (1.0, -1.0)
+            ]
+            nearest = min(both, key=lambda w: float((np.mod(w - before[0] + np.pi, 2 * np.pi) - np.pi).__abs__().sum()))
+            before[0] = before[0] + np.mod(nearest - before[0] + np.pi, 2 * np.pi) - np.pi
+            return np.concatenate([x, before[0]])
+
+    def objective(x: Any, gradient: Any) -> float:
+        p, J = tip(x)
+        if gradient.size:
+            gradient[:] = 2.0 * J.T @ (p - goal)
+        rows.append(whole(np.array(x)))
+        misses.append(float(np.linalg.norm(p - goal)))
+        return float((p - goal) @ (p - goal))
+
+    optimiser = nlopt.opt(nlopt.LD_SLSQP, last - first)
+    optimiser.set_min_objective(objective)
+    if name == "ur5":
+        optimiser.set_ftol_abs(TOLERANCE**2)
+    else:
+        optimiser.set_stopval(TOLERANCE**2)
+    optimiser.set_maxeval(200)
+    optimiser.optimize(np.array(q_first)[first:last])
+    return np.array(rows), np.array(misses)
+
+
+def _joints_drawing(q: Any, cycles: int) -> Any:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        q = trace.q * SIGN[name]
         for j in range(q.shape[1]):
-            if np.isfinite(q[:, j]).all():
-                axes.plot(np.arange(1, len(q) + 1), q[:, j], ".-", ms=3, color=COLOURS[j % 7], label=f"θ{j + 1}")
-        switch = np.flatnonzero(np.mod(trace.phase, 100) == 1)
-        if len(switch):
-            axes.axvline(switch[0] + 0.5, color=BLACK, ls="--", lw=1)
+            axes.plot(np.arange(1, len(q) + 1), q[:, j], ".-", ms=3, color=COLOURS[j % 7], label=f"θ{j + 1}")
+        axes.axvline(cycles + 0.5, color=BLACK, ls="--", lw=1)
         axes.set(xlabel="iteration", ylabel="joint angle [rad]")
         axes.legend(ncols=7, loc="upper center", bbox_to_anchor=(0.5, 1.13))
 
     return draw
 
 
-def _error_drawing(alone: Any, both: Any) -> Any:
+def _error_drawing(alone: Any, both: Any, cycles: int) -> Any:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        axes.loglog(np.arange(1, len(alone.position_error) + 1), np.maximum(alone.position_error, 1e-16), color=ORANGE, label="FABRIK alone")
-        x = np.arange(1, len(both.position_error) + 1)
-        axes.loglog(x, np.maximum(both.position_error, 1e-16), ".-", ms=4, color=BLUE, label="combined")
+        axes.loglog(np.arange(1, len(alone) + 1), np.maximum(alone, 1e-16), color=ORANGE, label="FABRIK alone")
+        x = np.arange(1, len(both) + 1)
+        axes.loglog(x[:cycles], both[:cycles], ".-", ms=4, color=BLUE, label="combined: FABRIK")
+        axes.loglog(
+            x[cycles - 1 :], np.maximum(both[cycles - 1 :], 1e-16), ".-", ms=4, color=RED, label="combined: SLSQP"
+        )
         axes.axhline(TOLERANCE, color=BLACK, ls=":", lw=1)
-        axes.set(xlabel="iteration", ylabel="distance of the wrist from its target [m]")
+        axes.set(xlabel="cycle or evaluation", ylabel="distance of the wrist from its target [m]")
         axes.legend()
 
     return draw
@@ -510,7 +721,10 @@ def _boxes_drawing(times: list[Any], labels: list[str]) -> Any:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         logs = [np.log10(np.maximum(t, 1e-3)) for t in times]
-        stats = [dict(zip(("whislo", "q1", "med", "q3", "whishi"), np.percentile(v, [1, 25, 50, 75, 99]), strict=True)) for v in logs]
+        stats = [
+            dict(zip(("whislo", "q1", "med", "q3", "whishi"), np.percentile(v, [1, 25, 50, 75, 99]), strict=True))
+            for v in logs
+        ]
         axes.bxp([{**s, "fliers": []} for s in stats], vert=False, showfliers=False, patch_artist=True,
                  boxprops={"facecolor": SKY, "edgecolor": BLUE}, medianprops={"color": BLACK, "linewidth": 1.6})  # fmt: skip
         axes.set_yticks(range(1, len(labels) + 1), labels)
@@ -577,9 +791,9 @@ def _poses_drawing(name: str, q: Any) -> Any:
             tip = frames[-1]
             for axis, colour in enumerate((RED, GREEN, PURPLE)):
                 axes.plot(*np.array([tip[:3, 3], tip[:3, 3] + 0.12 * tip[:3, axis]]).T, color=colour, lw=1.2)
-            reach = 0.9
-            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-0.4, 1.4), title=f"point {point}")
-            axes.set_box_aspect((1, 1, 1))
+            reach = 0.7
+            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-0.1, 1.3), title=f"point {point}")
+            axes.set_box_aspect((1, 1, 1), zoom=1.35)
             axes.tick_params(labelleft=False, labelbottom=False, labelright=False)
             axes.view_init(18, -60)
 
