@@ -132,9 +132,7 @@ def test_one_sweep_of_ccd_and_one_cycle_of_fabrik_are_the_published_ones():
     chain = Skeleton.chain([1, 1, 1])
     start = chain.pose([0.3, -0.5, 0.8])
     swept = rivals.Rival("ccd", max_cycles=1).path(chain, (1.2, 1.5), start)[-1]
-    np.testing.assert_allclose(
-        chain.angles(swept)[1:], [0.405746417730, -0.056377350556, 2.253544581419], atol=1e-11
-    )
+    np.testing.assert_allclose(chain.angles(swept)[1:], [0.405746417730, -0.056377350556, 2.253544581419], atol=1e-11)
     one = Solver(max_cycles=1).solve(chain, (1.2, 1.5), start)
     np.testing.assert_allclose(
         one.points[1:],
@@ -200,9 +198,7 @@ def test_the_first_iterates_on_two_links_are_the_published_ones():
         np.testing.assert_allclose(np.linalg.norm(forward[:4, 2] - [r, 0.0], axis=1), misses, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    ("bend", "ratio"), [(0.3, 0.9126678), (1.0, 0.2919266), (2.0, 0.1731782), (2.8, 0.8877829)]
-)
+@pytest.mark.parametrize(("bend", "ratio"), [(0.3, 0.9126678), (1.0, 0.2919266), (2.0, 0.1731782), (2.8, 0.8877829)])
 def test_the_miss_shrinks_by_the_squared_cosine_of_the_bend(bend, ratio):
     assert ratio == pytest.approx(np.cos(bend) ** 2, rel=1e-5)
     chain, r = two_link_problem("UR5", bend, 1.2)
@@ -289,7 +285,7 @@ def test_a_hinged_finger_reaches_what_its_hinges_allow():
     rng = np.random.default_rng(3)
     for _ in range(50):
         q = np.cumsum(rng.uniform(0.1, 1.5, 3))
-        target = np.r_[([0.5, 0.3, 0.2] * np.array([np.cos(q), np.sin(q)])).sum(axis=1), 0.0]
+        target = np.r_[(np.array([0.5, 0.3, 0.2]) * np.array([np.cos(q), np.sin(q)])).sum(axis=1), 0.0]
         found = solve(finger, target)
         assert found.converged, found
         assert np.all((found.angles >= -1e-7) & (found.angles <= 1.6 + 1e-7))

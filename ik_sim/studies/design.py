@@ -97,7 +97,7 @@ class Design(Study):
         """The arms found, the front, and whether the optimisers agree."""
         aim, lengths, room, cycles = rows[:, 0], rows[:, 3:6], rows[:, 6], rows[:, 7]
         best = {}
-        table = [("aim", "optimiser", "tried", "best value", "lengths")]
+        table: list[tuple[Any, ...]] = [("aim", "optimiser", "tried", "best value", "lengths")]
         for k, title in enumerate(AIMS):
             of = np.flatnonzero(aim == k)
             best[title] = rows[of[np.argmin(rows[of, 9])]]

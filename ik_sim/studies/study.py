@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -249,7 +249,7 @@ def render(picture: Picture, folder: Path) -> str:
     return svg.getvalue()
 
 
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9,
     "axes.grid": True,
@@ -320,7 +320,7 @@ def _interactive(picture: Picture, folder: Path, with_library: bool) -> str | No
     figure = picture.interactive()
     figure.update_layout(template="plotly_white", margin={"l": 0, "r": 0, "t": 30, "b": 0}, height=520)
     (folder / "figures").mkdir(exist_ok=True)
-    alone = plotly.io.to_html(figure, include_plotlyjs="directory", div_id=picture.name)
+    alone = plotly.io.to_html(figure, include_plotlyjs=cast(Any, "directory"), div_id=picture.name)
     write(folder / "figures" / f"{picture.name}.html", alone.encode())
     library = folder / "figures" / "plotly.min.js"
     if not library.is_file():

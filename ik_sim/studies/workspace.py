@@ -301,6 +301,7 @@ class Workspace(Study):
             else:
                 left, right = figure.subplots(1, 2)
                 cuts = [(left, "xz", len(ys) // 2), (right, "xy", len(zs) // 2)]
+            drawn = None
             for axes, plane, level in cuts:
                 drawn = cut(axes, plane, k, level)
             label = "share of orientations" if k == 0 else "manipulability √det J Jᵀ"
