@@ -109,16 +109,11 @@ def _entry(part: Rows) -> dict[str, Any]:
         entry["paths"] = {
             "n": len(ids), "solved": sum(whole), "without_jump": sum(smooth), "largest_step_median": float(np.median(largest)),
         }  # fmt: skip
-            "n": len(ids),
-            "solved": sum(whole),
-            "without_jump": sum(smooth),
-            "largest_step_median": float(np.median(largest)),
-        }
     return entry
 
 
 def ratios(part: Rows, reference: Rows, level: float = 0.95) -> dict[str, Any] | None:
-    """Times of `part` over those of `reference` on the reachable targets that both tried, of means and of medians, with intervals.
+    """Times of `part` over those of `reference` on the reachable targets that both tried: of means, of medians.
 
     All attempts count, failures included: who fails fast shows it in the success rate beside it.
     """

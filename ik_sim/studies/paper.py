@@ -296,8 +296,19 @@ class Paper(Study):
                             float(evaluations.mean()),
                             _same_mean(evaluations, want_evaluations),
                         )
-                table.append((label, f"{100 * good / n:.2f} %", f"{100 * low:.2f}–{100 * high:.2f}", float(cycles.mean()),
-                              float(evaluations.mean()), float(t.mean()), float(np.median(t)), float(np.percentile(t, 99)), words))  # fmt: skip
+                table.append(
+                    (
+                        label,
+                        f"{100 * good / n:.2f} %",
+                        f"{100 * low:.2f}–{100 * high:.2f}",
+                        float(cycles.mean()),
+                        float(evaluations.mean()),
+                        float(t.mean()),
+                        float(np.median(t)),
+                        float(np.percentile(t, 99)),
+                        words,
+                    )
+                )
                 times.append(t)
                 labels.append(f"{label}  ({100 * good / n:.4g} %)")
             sections.append(
@@ -345,9 +356,13 @@ class Paper(Study):
             got = rows[(rows[:, 0] == RANDOM) & (rows[:, 1] == 1) & (rows[:, 2] == k)][:, 4]
             good = int(got.sum())
             pairs.append((n, 1.0 - root / limit, good / len(got), wilson(good, len(got))))
-            claims.add("law of cycles", f"share that FABRIK solves in {n} cycles, predicted without solving: 1 − "
-                f"δ_N / 120°", f"{100 * pairs[-1][1]:.2f} %",
-                       f"{100 * good / len(got):.2f} %", _same_share(good, len(got), pairs[-1][1], exact=True, slack=0.003))  # fmt: skip
+            claims.add(
+                "law of cycles",
+                f"share that FABRIK solves in {n} cycles, predicted without solving: 1 − δ_N / 120°",
+                f"{100 * pairs[-1][1]:.2f} %",
+                f"{100 * good / len(got):.2f} %",
+                _same_share(good, len(got), pairs[-1][1], exact=True, slack=0.003),
+            )
 
         def draw(figure: Any) -> None:
             left, right = figure.subplots(1, 2, width_ratios=(1.4, 1))
@@ -360,8 +375,15 @@ class Paper(Study):
             left.legend()
             n = [p[0] for p in pairs]
             right.semilogx(n, [100 * p[1] for p in pairs], color=BLACK, label="predicted from the law")
-            right.errorbar(n, [100 * p[2] for p in pairs], yerr=100 * np.array([[p[2] - p[3][0], p[3][1] - p[2]] for p in pairs]).T,
-                           fmt="o", ms=4, color=BLUE, label="measured")  # fmt: skip
+            right.errorbar(
+                n,
+                [100 * p[2] for p in pairs],
+                yerr=100 * np.array([[p[2] - p[3][0], p[3][1] - p[2]] for p in pairs]).T,
+                fmt="o",
+                ms=4,
+                color=BLUE,
+                label="measured",
+            )
             right.set(xlabel="n_max", ylabel="success of FABRIK alone [%]")
             right.legend()
 
