@@ -23,7 +23,7 @@ LIMIT_SLACK = 1e-9
 """How far beyond a limit a joint may stand and count as on it [rad or m]: rounding of whole turns."""
 
 _robots: dict[str, Robot] = {}
-_contestants: dict[tuple[str, str, str], Contestant | None] = {}
+_contestants: dict[tuple[Any, ...], Contestant] = {}
 _one_at_a_time = threading.Lock()  # a Dask worker may have several threads: they would time each other
 
 
@@ -35,20 +35,21 @@ def robot_of(name: str) -> Robot:
 
 
 def contestant_of(plan: Plan, robot: str, spec: str) -> Contestant:
-    """Set up once per process and plan; a peer that can't take the arm raises each time."""
-    key = (plan.fingerprint, robot, spec)
-    if _contestants.get(key) is None:
+    """Set up once per process, tolerance and budget; a peer that can't take the arm raises each time."""
+    key = _key(plan, robot, spec)
+    if key not in _contestants:
         _contestants[key] = open_contestant(spec, plan, robot, robot_of(robot).chain)
-    found = _contestants[key]
-    assert found is not None
-    return found
+    return _contestants[key]
+
+
+def _key(plan: Plan, robot: str, spec: str) -> tuple[Any, ...]:
+    return (robot, spec, plan.position, plan.rotation, plan.max_iterations, plan.max_restarts, plan.max_seconds)
 
 
 def close_contestants() -> None:
     """End every peer's process."""
     for contestant in _contestants.values():
-        if contestant is not None:
-            contestant.close()
+        contestant.close()
     _contestants.clear()
 
 
@@ -138,11 +139,11 @@ def pilot(plan: Plan, say: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, s
     entries: dict[str, tuple[str, ...]] = {}
     skipped: dict[str, str] = {}
     facts: dict[str, Any] = {}
-    slowest = 1e-6
+    most = 1e-6
     for robot in plan.robots:
         chain = robot_of(robot).chain
         probe = queries("uniform", robot, chain, 0, 3, plan.seed, "random")
-        taking = []
+        taking, total = [], 0.0
         for spec in plan.solvers:
             try:
                 contestant = contestant_of(plan, robot, spec)
@@ -157,8 +158,8 @@ def pilot(plan: Plan, say: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, s
                 answers = contestant.chunk(probe.T, probe.q_seeds, False)
                 share = 1.0
             mean = float(np.mean([1e-9 * (a["time_ns"] or 0) for a in answers]))
-            slowest = max(slowest, mean * share)
+            total += mean * share
             facts[f"{spec} on {robot}"] = {**contestant.facts, "first_call_ms": contestant.first_call_ms}
             taking.append(spec)
-        entries[robot] = tuple(taking)
-    return entries, skipped, int(np.clip(0.5 / (slowest * max(map(len, entries.values()))), 10, 250)), facts
+        entries[robot], most = tuple(taking), max(most, total)
+    return entries, skipped, int(np.clip(0.5 / most, 10, 250)), facts
