@@ -1,0 +1,177 @@
+"""Trains an arm to reach random goals, scores it on goals it has not seen beside our inverse kinematics, and films it.
+
+    pip install "ik_sim[rl,video]"
+    python scripts/train_reach.py planar2                     # PPO, about a minute
+    python scripts/train_reach.py planar2 --algorithm sac     # SAC with hindsight (HER), on the goal dictionary
+    python scripts/train_reach.py ur5 --steps 600000
+
+In the folder runs/reach_<robot>_<algorithm>: policy.zip (and scale.pkl), curve.csv, curve.svg, score.json and, with
+--video, policy.gif.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import PPO, SAC, HerReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
+
+from ik_sim.env.policy import IkPolicy, score
+from ik_sim.env.sb3 import make_vec_env
+from ik_sim.plots import Chart, svg, svg_file
+
+TITLES = {"planar2": "Planar2", "planar3": "Planar3", "ur5": "UR5", "iiwa14": "Iiwa14"}
+STEPS = {"ppo": {"planar2": 500_000, "planar3": 600_000}, "sac": {"planar2": 40_000, "planar3": 60_000}}
+
+
+class Curve(BaseCallback):
+    """Notes the share of successes among the last episodes, and stops when time is up."""
+
+    def __init__(self, path: Path, seconds: float, every: float = 2.0) -> None:
+        super().__init__()
+        self.rows: list[tuple[float, int, float, float]] = []
+        self._path, self._limit, self._every = path, seconds, every
+        self._begin = self._noted = time.perf_counter()
+        self._last: list[tuple[bool, int]] = []
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            if "episode" in info:
+                self._last = [*self._last[-199:], (info["is_success"], info["episode"]["l"])]
+        now = time.perf_counter()
+        if self._last and now - self._noted >= self._every:
+            self._noted = now
+            self.note(now)
+        return now - self._begin < self._limit
+
+    def note(self, now: float) -> None:
+        share, length = np.mean(self._last, axis=0)
+        self.rows.append((now - self._begin, self.num_timesteps, float(share), float(length)))
+        print(
+            f"{now - self._begin:6.0f} s {self.num_timesteps:9d} steps  success {share:6.1%}  length {length:5.1f}",
+            flush=True,
+        )
+
+    def _on_training_end(self) -> None:
+        with open(self._path, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["seconds", "steps", "success", "episode_steps"])
+            writer.writerows(self.rows)
+
+
+def model_for(algorithm: str, envs: Any, seed: int) -> Any:
+    if algorithm == "ppo":
+        return PPO(
+            "MlpPolicy", envs, n_steps=64, batch_size=1024, n_epochs=10, learning_rate=1e-3, gamma=0.95, gae_lambda=0.9,
+            policy_kwargs={"net_arch": [64, 64], "activation_fn": torch.nn.ReLU, "log_std_init": -0.7}, seed=seed, device="cpu",
+        )  # fmt: skip
+    return SAC(
+        "MultiInputPolicy", envs, replay_buffer_class=HerReplayBuffer, learning_starts=2000, batch_size=256,
+        replay_buffer_kwargs={"n_sampled_goal": 4, "goal_selection_strategy": "future"}, learning_rate=1e-3, gamma=0.95,
+        tau=0.02, train_freq=1, gradient_steps=4, ent_coef="auto", policy_kwargs={"net_arch": [64, 64]}, seed=seed,
+        device="cpu",
+    )  # fmt: skip
+
+
+def film(env_id: str, options: dict[str, Any], act: Any, path: Path, episodes: int) -> None:
+    import imageio.v3 as iio
+
+    env = gymnasium.make(env_id, render_mode="rgb_array", width=400, height=300, **options)
+    pictures = []
+    for k in range(episodes):
+        observation, _ = env.reset(seed=1_000_000 + k)
+        for step in range(100):
+            if step % 2 == 0:
+                pictures.append(env.render())
+            observation, _, terminated, truncated, _ = env.step(act(observation))
+            if terminated or truncated:
+                break
+        pictures += [env.render()] * 6
+    rate = env.metadata["render_fps"] / 2
+    if path.suffix == ".gif":
+        iio.imwrite(path, pictures, duration=1000.0 / rate, loop=0)
+    else:
+        iio.imwrite(path, pictures, fps=rate, codec="libx264")
+    env.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("robot", choices=TITLES, nargs="?", default="planar2")
+    parser.add_argument("--algorithm", choices=("ppo", "sac"), default="ppo")
+    parser.add_argument("--steps", type=int, help="actions to learn from")
+    parser.add_argument("--minutes", type=float, default=15.0, help="stop after so long")
+    parser.add_argument("--motion", choices=("physics", "kinematic"), default="physics", help="to learn in")
+    parser.add_argument("--tolerance", type=float, default=0.02, help="distance that counts as reached [m]")
+    parser.add_argument("--goals", type=int, default=200, help="unseen goals to score on, in physics")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--video", action="store_true")
+    arguments = parser.parse_args()
+    robot, algorithm = arguments.robot, arguments.algorithm
+    out = arguments.out or Path("runs") / f"reach_{robot}_{algorithm}"
+    out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # small networks: more threads cost more than they bring
+
+    env_id = f"IkSim/Reach-{TITLES[robot]}-v0"
+    options: dict[str, Any] = {"tolerance": arguments.tolerance}
+    if algorithm == "sac":
+        options |= {"observation": "goal", "reward": "sparse"}
+    else:
+        options |= {"success_reward": 1.0}
+    steps = arguments.steps or STEPS[algorithm].get(robot, 600_000 if algorithm == "ppo" else 80_000)
+
+    envs = VecMonitor(make_vec_env(env_id, 64 if algorithm == "ppo" else 8, motion=arguments.motion, **options))
+    envs.seed(arguments.seed)
+    scale = None
+    if algorithm == "ppo":
+        envs = scale = VecNormalize(envs, gamma=0.95)
+    model = model_for(algorithm, envs, arguments.seed)
+    curve = Curve(out / "curve.csv", 60.0 * arguments.minutes)
+    begin, begin_cpu = time.perf_counter(), time.process_time()
+    model.learn(steps, callback=curve)
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - begin_cpu
+    envs.close()
+    model.save(out / "policy.zip")
+    if scale is not None:
+        scale.save(str(out / "scale.pkl"))
+
+    def act(seen: Any) -> Any:
+        return model.predict(seen if scale is None else scale.normalize_obs(seen), deterministic=True)[0]
+
+    chart = Chart(
+        f"{env_id}, {algorithm.upper()}", "actions", "successes of the last 200 episodes [%]", y_range=(0.0, 100.0)
+    )
+    rows = np.array(curve.rows).reshape(-1, 4)
+    if len(rows):
+        chart.line(rows[:, 1], 100.0 * rows[:, 2], "c0", "learning", 2.0)
+    judged = gymnasium.make_vec(env_id, 20, vectorization_mode="vector_entry_point", **options)
+    learned = score(judged, act, arguments.goals)
+    ours = score(judged, IkPolicy(judged), arguments.goals)
+    judged.close()
+    chart.level(100.0 * ours.success, "c2", "our inverse kinematics")
+    (out / "curve.svg").write_text(svg_file(svg([chart])))
+    facts = {
+        "env": env_id, "algorithm": algorithm, "motion": arguments.motion, "seed": arguments.seed,
+        "tolerance": arguments.tolerance, "steps": int(model.num_timesteps), "training_seconds": round(seconds, 1),
+        "training_cpu_seconds": round(cpu_seconds, 1), "policy": vars(learned), "ik": vars(ours),
+    }  # fmt: skip
+    (out / "score.json").write_text(json.dumps(facts, indent=2) + "\n")
+    print(f"\n{env_id}, {algorithm.upper()}, judged in physics after {model.num_timesteps} actions")
+    print(f"  in {seconds:.0f} s ({cpu_seconds:.0f} s of processor time)")
+    print(f"  learned    {learned}\n  our IK     {ours}\n  in {out}")
+    if arguments.video:
+        film(env_id, options, act, out / "policy.gif", 6)
+
+
+if __name__ == "__main__":
+    main()
