@@ -31,7 +31,19 @@ PEERS: dict[str, str] = {
 
 def peer_class(name: str) -> type:
     """The adapter class of that name; loading it doesn't load the peer's own packages."""
-    import importlib
+    return adapter(PEERS[name])
 
-    module, _, cls = PEERS[name].partition(":")
-    return getattr(importlib.import_module(f"ik_sim.peers.{module}"), cls)
+
+def adapter(place: str) -> type:
+    """The class at MODULE:CLASS in this package, or at FILE.py:CLASS anywhere."""
+    import importlib.util
+
+    module, _, cls = place.rpartition(":")
+    if not module.endswith(".py"):
+        return getattr(importlib.import_module(f"ik_sim.peers.{module}"), cls)
+    spec = importlib.util.spec_from_file_location("ik_sim_peer_from_file", module)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no adapter in {module}")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return getattr(found, cls)

@@ -73,6 +73,7 @@ def serve(connection: Any) -> None:
     """Answer until the other side hangs up."""
     import numpy as np
 
+    from ik_sim.peers import adapter
     from ik_sim.peers.peer import Arm
 
     peer: Any = None
@@ -84,8 +85,7 @@ def serve(connection: Any) -> None:
             return
         try:
             if message["do"] == "open":
-                module, _, name = message["adapter"].partition(":")
-                cls = getattr(importlib.import_module(f"ik_sim.peers.{module}"), name)
+                cls = adapter(message["adapter"])
                 arm = Arm(**message["arm"])
                 refusal = cls.refuses(arm)
                 reply: dict[str, Any] = {"refused": refusal}
