@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import importlib.util
 import inspect
 import os
 import shutil
@@ -131,6 +132,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 NEEDS: dict[str, Callable[[], bool]] = {
     "browser": lambda: any(shutil.which(name) for name in BROWSERS),
     "display": lambda: bool(os.environ.get("DISPLAY") or shutil.which("Xvfb")),
+    "rl": lambda: all(importlib.util.find_spec(name) for name in ("stable_baselines3", "moviepy")),
 }
 
 
