@@ -17,13 +17,16 @@ class StudyCommand:
     """Run a study: rows that survive being killed, figures, and one page that explains them.
 
     links: do a chain's length ratios matter to FABRIK? workspace: what can an arm reach? design: which lengths are
-    best? motion: films of joints and of FABRIK's passes. Started again on its folder, a study goes on where it stopped.
+    best? paper: the source's cases, table and tracking tasks again. motion: films of joints and of FABRIK's passes.
+    Started again on its folder, a study goes on where it stopped.
     """
 
     study: tyro.conf.Positional[str] = ""
     """Name of a study; all are listed when left out."""
     preset: str | None = None
     """A named set of settings, listed with the studies."""
+    quick: bool = False
+    """Short for --preset quick, in the studies that have one."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """key=value: change a setting, such as trials=1000 or robot=my_arm.urdf."""
     seed: int | None = None
@@ -56,8 +59,9 @@ class StudyCommand:
             settings[key.strip()] = value.strip()
         if self.seed is not None:
             settings["seed"] = self.seed
-        study = load_study(self.study, self.preset, **settings)
-        ending = f"_{self.preset}" if self.preset else ""
+        preset = "quick" if self.quick else self.preset
+        study = load_study(self.study, preset, **settings)
+        ending = f"_{preset}" if preset else ""
         out = self.out or Path("runs") / f"study_{self.study}{ending}"
         on_chunk, end = progress(f"study {self.study}", self.quiet)
         try:
