@@ -63,15 +63,16 @@ def load_solver(name: str, **settings: Any) -> Any:
         UnknownNameError: no such solver, or a setting that it doesn't have; the message lists what there is.
         InvalidArgumentError: a setting of the wrong type or out of its range, or a file that can't be used.
     """
-    cls = _own_solver(name) if ":" in name or name.endswith(".py") else SOLVERS.get(name)
+    cls: Any = _own_solver(name) if ":" in name or name.endswith(".py") else SOLVERS.get(name)
     if cls is None:
         raise UnknownNameError("solver", name, [*SOLVERS, "FILE.py:CLASS"])
-    if not dataclasses.is_dataclass(cls):
+    fields: Any = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else None
+    if fields is None:
         try:
             return cls(**settings)
         except TypeError as error:
             raise InvalidArgumentError(name, f"takes other settings ({error})") from None
-    known = {f.name: f for f in dataclasses.fields(cls) if f.init}
+    known = {f.name: f for f in fields if f.init}
     names = [key for key in known if key != "stop"]
     if "stop" in known:
         names += ["position", "rotation"]
@@ -129,14 +130,17 @@ def _own_solver(name: str) -> Any:
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
     """The value as the type asks for it; integers pass for floats, lists for tuples."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    options: tuple[Any, ...] = (
+        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    )
     for option in options:
         if typing.get_origin(option) is typing.Literal:
             if value in typing.get_args(option):
                 return value
         elif typing.get_origin(option) is tuple:
-            if isinstance(value, list | tuple) and all(_is_number(x) for x in value):
-                return tuple(float(x) for x in value)
+            numbers: Any = value
+            if isinstance(value, list | tuple) and all(_is_number(x) for x in numbers):
+                return tuple(float(x) for x in numbers)
         elif option is float and _is_number(value):
             return float(value)
         elif option is int and isinstance(value, int) and not isinstance(value, bool):

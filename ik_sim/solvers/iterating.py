@@ -13,9 +13,10 @@ the method no longer gets nearer. Nothing is allocated once the loop runs.
 """
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
-from numba.types import ExternalFunction, int32, intp  # pyright: ignore[reportAttributeAccessIssue]
+from numba import types
 
 from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, TURN, UPPER, jacobian_from_axes, pose_and_axes
 from ik_sim.compiled import kernel
@@ -33,7 +34,8 @@ ITERATION, RESTART, BEST, LAST_BEST, WAITED, ROWS, SPENT, START_TIME, LENGTH, TR
 Workspace = namedtuple("Workspace", "q dq e J axes A best state random W V sigma held")
 """q, dq: joints and their step; e, J: error (6,) and Jacobian (6, n); A, W, V, sigma, held: scratch; best: joints."""
 
-_clock_gettime = ExternalFunction("clock_gettime", int32(int32, intp))
+_types: Any = types  # numba makes the names in it at run time
+_clock_gettime = _types.ExternalFunction("clock_gettime", _types.int32(_types.int32, _types.intp))
 _MONOTONIC = 1
 
 

@@ -25,16 +25,12 @@ import numpy as np
 from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.types import (  # pyright: ignore[reportAttributeAccessIssue] - numba makes these names at run time
-    ExternalFunction,
-    float64,
-    int32,
-    intp,
-    uint32,
-    void,
-)
 
 from ik_sim.compiled import callback, kernel
+
+_types: Any = types  # numba makes the names in it at run time
+float64, int32, intp, uint32, void = _types.float64, _types.int32, _types.intp, _types.uint32, _types.void
+ExternalFunction = _types.ExternalFunction
 
 MOST_UNKNOWNS = 16
 COUNT, LEAST, BEST = 0, 1, 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import carray
@@ -71,9 +72,10 @@ def chain_objective() -> float:
     """Address of the callback of :func:`chain_miss`."""
 
     @callback(nlopt_c.OBJECTIVE)
-    def whole_chain(k, x, gradient, block):
-        data = carray(block, (np.int64(block[SIZE]),))
-        n = np.int64(k)
+    def whole_chain(k: Any, x: Any, gradient: Any, block: Any) -> Any:
+        size: Any = np.int64(block[SIZE])
+        data = carray(block, (size,))
+        n: Any = np.int64(k)
         point = carray(x, (n,))
         f = chain_miss(point, carray(gradient, (n,)), nlopt_c.address(gradient) != 0, data, n, int(data[MOVING]))
         nlopt_c.note(data, point, n, f)
