@@ -5,7 +5,6 @@ Whatever is heavy is imported inside `run`, which returns the exit code: 0 pass,
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +15,10 @@ from typing import Any
 
 import tyro
 
+from ik_sim.commands_pictures import Video as Video
 from ik_sim.commands_solve import Solve as Solve
 from ik_sim.errors import IkSimError
+from ik_sim.files import write_file, write_json
 
 PASS, BROKEN, MISUSE = 0, 1, 2
 
@@ -50,6 +51,12 @@ class Track:
     """Also write the verdict to this file; - writes it to standard output, in place of the table."""
     gui: bool = False
     """Show the run in a window, in real time."""
+    video: bool = False
+    """Also film the run, for its folder and its report."""
+    video_format: str = "mp4"
+    """mp4, gif or webp."""
+    speed: float = 1.0
+    """How many times faster than it happened the video plays."""
     quiet: bool = False
     """Print nothing but errors."""
 
@@ -59,12 +66,23 @@ class Track:
         from ik_sim.tracking import check, metrics
 
         task = _load_task(self.task, _overrides(self))
+        make_video = None
+        if self.video:  # whether it can be written is known before the run starts
+            from ik_sim.commands_pictures import film
+            from ik_sim.video import VideoSettings, check_encoder
+
+            name, settings = f"video.{self.video_format}", VideoSettings(speed=self.speed)
+            check_encoder(Path(name))
+
+            def make_video(log: Any, folder: Path) -> Path:
+                return film([log], folder / name, settings, self.quiet).path
+
         started = time.perf_counter()
         log = _run_task(task, self.robot, gui=self.gui, quiet=self.quiet)
         out = self.out or Path("runs") / task.name
-        result = report.write_run(out, log, task, time.perf_counter() - started)
+        result = report.write_run(out, log, task, time.perf_counter() - started, make_video)
         if self.json is not None:
-            _write_json(self.json, result)
+            write_json(self.json, result)
         if not self.quiet and str(self.json) != "-":
             print(report.text_table(log, task, metrics(log, task), check(log, task)))
             print(f"\n  report: {out / 'report.html'}    log: {out / run_folder.SAMPLES_FILE}")
@@ -128,11 +146,11 @@ class Validate:
                 for violation in result["violations"]:
                     print(f"      {violation['message']}", flush=True)
         junit = self.junit or self.out / run_folder.JUNIT_FILE
-        _write(junit, run_folder.junit(suites, errors))
+        write_file(junit, run_folder.junit(suites, errors))
         passed = sum(result["passed"] for result, _ in suites)
         if self.json is not None:
             verdicts = [result for result, _ in suites]
-            _write_json(self.json, {"passed": passed == len(tasks), "verdicts": verdicts, "errors": dict(errors)})
+            write_json(self.json, {"passed": passed == len(tasks), "verdicts": verdicts, "errors": dict(errors)})
         if talk:
             rest = f", {len(errors)} could not be run" if errors else ""
             print(f"\n{passed} of {len(tasks)} tasks pass{rest}; {junit}")
@@ -268,7 +286,7 @@ def _progress(title: str, total: int, quiet: bool) -> Iterator[Callable[[Any], N
 
 def _show(rows: list[dict[str, Any]], json: Path | None) -> None:
     if json is not None:
-        _write_json(json, rows)
+        write_json(json, rows)
         if str(json) == "-":
             return
     if not rows:
@@ -283,24 +301,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    from ik_sim.run_folder import json_text
-
-    text = json_text(value)
-    if str(path) == "-":
-        print(text, end="")
-    else:
-        _write(path, text.encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file beside its place and rename it, so that no reader meets half of it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise IkSimError(f"can't write {path}: {error.strerror or error}") from None

@@ -105,9 +105,9 @@ class Solve:
             solution = solver.solve(chain, target, q_seed)
         answer = _answer(robot, target, solver, q_seed, solution, listed, trace)
         if self.json is not None:
-            from ik_sim.commands import _write_json
+            from ik_sim.files import write_json
 
-            _write_json(self.json, answer)
+            write_json(self.json, answer)
         if not self.quiet and str(self.json) != "-":
             print(_table(robot, target, solver, q_seed, solution, listed, trace))
         return PASS if answer["converged"] else NOT_CONVERGED
