@@ -1,10 +1,11 @@
 """The command `ik-sim`: which command runs, and what becomes of its errors.
 
-To add a command, write its class in `commands.py` and name it in COMMANDS.
+To add a command, write its class, as in `commands.py`, and name it in COMMANDS.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -15,15 +16,25 @@ from typing import Any
 from ik_sim.errors import IkSimError, UnknownNameError
 
 COMMANDS = {
-    "solve": "Find the joints for one target, and say how near they come.",
-    "track": "Run one task in physics and judge it.",
-    "validate": "Run many tasks without a window and judge them all: the gate of a build.",
-    "robots": "List the robots, or one robot's joints with their limits.",
-    "tasks": "List the tasks that come with ik_sim.",
-    "bench": "Run solvers and other libraries on the same targets, and judge them all alike.",
-    "study": "Run an experiment: link lengths, reach maps, designs, films.",
+    "solve": ("ik_sim.commands:Solve", "Find the joints for one target, and say how near they come."),
+    "track": ("ik_sim.commands:Track", "Run one task in physics and judge it."),
+    "video": ("ik_sim.commands_pictures:Video", "Film a recorded run, or several side by side."),
+    "validate": (
+        "ik_sim.commands:Validate",
+        "Run many tasks without a window and judge them all: the gate of a build.",
+    ),
+    "robots": ("ik_sim.commands:Robots", "List the robots, or one robot's joints with their limits."),
+    "tasks": ("ik_sim.commands:Tasks", "List the tasks that come with ik_sim."),
+    "bench": (
+        "ik_sim.benchmark.command:Bench",
+        "Run solvers and other libraries on the same targets, and judge them all alike.",
+    ),
+    "study": (
+        "ik_sim.studies.command:StudyCommand",
+        "Run a study: rows that survive being killed, figures, and one page that explains them.",
+    ),
 }
-"""What the overview says of each command, in its order; here, so that it costs no import."""
+"""Where a command's class is, and what the overview says of it; here, so that the overview costs no import."""
 PASS, MISUSE, INTERRUPTED = 0, 2, 130
 
 
@@ -58,29 +69,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _overview() -> str:
     lines = ["usage: ik-sim COMMAND ...", "", "Track tasks with simulated arms, and judge the solvers that drive them."]
-    lines += ["", *(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())]
+    lines += ["", *(f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items())]
     return "\n".join([*lines, "", "`ik-sim COMMAND --help` explains a command; `ik-sim --version` prints the version."])
+
+
+def command_class(name: str) -> type[Any]:
+    """The dataclass of a command: its fields are the options, its `run` does it."""
+    if name not in COMMANDS:
+        raise UnknownNameError("command", name, COMMANDS)
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _parse(given: list[str]) -> Any:
     """The command that was asked for, as an object with its options in its fields."""
     name, *rest = given
-    if name not in COMMANDS:
-        raise UnknownNameError("command", name, COMMANDS)
+    command = command_class(name)
     import tyro
 
-    from ik_sim import commands
-
-    if name == "study":
-        from ik_sim.studies.command import StudyCommand
-
-        return tyro.cli(StudyCommand, prog="ik-sim study", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
-    if name == "bench":
-        from ik_sim.benchmark.command import Bench
-
-        return tyro.cli(Bench, prog="ik-sim bench", args=rest, config=config)
-    return tyro.cli(getattr(commands, name.capitalize()), prog=f"ik-sim {name}", args=rest, config=config)
+    return tyro.cli(command, prog=f"ik-sim {name}", args=rest, config=config)
 
 
 def _show_warning(message: Any, *rest: Any, **more: Any) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import tyro
 
-from ik_sim.commands_pictures import Video as Video
 from ik_sim.commands_solve import Solve as Solve
 from ik_sim.errors import IkSimError
 from ik_sim.files import write_file, write_json

@@ -5,8 +5,9 @@ Verdict first, then every figure against its limit, the plots, and what exactly 
 
 from __future__ import annotations
 
+import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,22 @@ _TITLES = {
 }
 
 
-def write_run(place: Path, log: TrackingLog, task: Task, seconds: float = 0.0) -> dict[str, Any]:
-    """Write the whole run folder at `place` and return the verdict as it stands in `verdict.json`."""
+def write_run(
+    place: Path,
+    log: TrackingLog,
+    task: Task,
+    seconds: float = 0.0,
+    make_video: Callable[[TrackingLog, Path], Path] | None = None,
+) -> dict[str, Any]:
+    """Write the whole run folder at `place` and return the verdict as it stands in `verdict.json`.
+
+    Args:
+        place: the run folder.
+        log: the run.
+        task: what it is judged by.
+        seconds: how long it took, for JUnit.
+        make_video: writes a video of the log into a folder and returns its path; the report then holds it.
+    """
     figures, violations = metrics(log, task), check(log, task)
     result = run_folder.verdict(log, task, figures, violations)
     with run_folder.new_run_folder(place) as folder:
@@ -41,7 +56,8 @@ def write_run(place: Path, log: TrackingLog, task: Task, seconds: float = 0.0) -
         (folder / "plots").mkdir()
         for name, drawing in drawings.items():
             (folder / "plots" / f"{name}.svg").write_text(plots.svg_file(drawing), encoding="utf-8")
-        page = html_report(log, task, figures, violations, result["summary"], drawings)
+        video = None if make_video is None else make_video(log, folder)
+        page = html_report(log, task, figures, violations, result["summary"], drawings, video)
         (folder / "report.html").write_text(page, encoding="utf-8")
     return result
 
@@ -77,8 +93,9 @@ def html_report(
     violations: Sequence[Violation],
     summary: dict[str, Any],
     drawings: dict[str, str],
+    video: Path | None = None,
 ) -> str:
-    """The page; `drawings` are SVG texts by name."""
+    """The page; `drawings` are SVG texts by name, and a video becomes part of it."""
     passed = not violations
     facts = log.provenance
     solve = summary["solve_time_ms"]
@@ -97,6 +114,7 @@ def html_report(
         ),
         violations="".join(f"<li>{_e(v.message)}</li>" for v in violations),
         warnings=f"<h2>Assumptions</h2><ul>{warnings}</ul>" if warnings else "",
+        video=_video(video),
         rows="".join(_row(m) for m in figures),
         parts="".join(_part_row(name, summary) for name in _PARTS),
         times=_e(
@@ -121,6 +139,15 @@ _PARTS = {
     "limits_rotation_rad": "limits (torque, speed), rotation [rad]",
     "tracking_rotation_rad": "tracking (together), rotation [rad]",
 }
+
+
+def _video(path: Path | None) -> str:
+    if path is None:
+        return ""
+    data, kind = base64.b64encode(path.read_bytes()).decode(), path.suffix.removeprefix(".")
+    if kind == "mp4":
+        return f'<h2>Video</h2><video controls loop muted playsinline src="data:video/mp4;base64,{data}"></video>'
+    return f'<h2>Video</h2><img class="film" alt="the run" src="data:image/{kind};base64,{data}">'
 
 
 def _e(text: Any) -> str:
@@ -178,6 +205,7 @@ th, td {{ border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align
 td.n, th.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 figure {{ margin: 1rem 0; padding: .5rem; border: 1px solid var(--line); border-radius: 6px; }}
 figure svg {{ width: 100%; height: auto; display: block; }}
+video, .film {{ width: 100%; border-radius: 6px; display: block; }}
 pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding: .6rem; border-radius: 6px; }}
 {style}
 @media print {{ body {{ max-width: none; margin: 0; }} figure, table {{ break-inside: avoid; }} }}
@@ -190,6 +218,7 @@ pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding
 <p class="soft">{robot} · {solver}</p>
 <p class="soft">{counts}</p>
 <ul class="fail">{violations}</ul>
+{video}
 <h2>Figures against limits</h2>
 <div class="wide"><table><tr><th></th><th class="n">worst</th><th class="n">limit</th><th class="n">at [s]</th>
 <th></th></tr>
