@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ik_sim.errors import InvalidArgumentError, UnknownNameError
 
-CONTROL_MODES = ("position",)
+CONTROL_MODES = ("position", "velocity", "torque")
 CONSTRAINT_SOLVERS = ("direct", "iterative")
 
 
@@ -16,7 +16,9 @@ class ControlSettings:
     """How the simulated arm is driven, and the physics around it. All of it enters the log."""
 
     mode: str = "position"
-    """One of CONTROL_MODES."""
+    """position: a servo heads for each setpoint, and lags as its gain says. velocity: the setpoint's own speed, and the
+    gain's share of the error on top: no lag. torque: computed torque, inverse dynamics of the arm with its payload,
+    damping and friction accounted for, and the gains on the rest. Friction is simulated in this mode alone."""
     position_gain: float | None = None
     """Share of the position error removed within one physics step; the robot's own when left out. Lower means lag."""
     velocity_gain: float | None = None

@@ -196,6 +196,7 @@ class Simulation:
         for index, position in zip(self._all_indices, positions, strict=True):
             self._p.resetJointState(self._body, index, position, 0.0, physicsClientId=self._client)
         self._drive(positions, self._all_indices, self._all_forces)
+        self._driven = None
         self._read()
         self._state[:, 2] = 0.0  # PyBullet would still report the torque of the last step
 
@@ -204,12 +205,15 @@ class Simulation:
     def command(self, q: Any) -> tuple[Clipped, ...]:
         """Let the servo head for `q` from the next step on, as fast as its gain and limits allow.
 
+        This is position control in every mode; modes are for setpoints that :meth:`move` streams.
+
         Returns:
             The values that lay outside the joint limits and were moved inside.
         """
         self._check_open()
         self.setpoint, clipped = self._clip(q)
         self._drive(self._arm(self.setpoint[None])[0], self._arm_indices, self._arm_forces)
+        self._driven = None
         return clipped
 
     def step(self, steps: int = 1) -> None:
@@ -233,6 +237,10 @@ class Simulation:
         setpoints = self.setpoint + _shares(steps) * (goal - self.setpoint)
         self.setpoint = setpoints[-1] = goal  # to the last bit
         q_before = self._state[:, 0].copy()
+        if self.control.mode != "position":
+            states = self._drive_steps(setpoints)
+            self._state = states[-1]
+            return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped)
         p, client, body, indices, q_indices = self._p, self._client, self._body, self._arm_indices, self._q_indices
         send, step, read = p.setJointMotorControlArray, p.stepSimulation, p.getJointStates
         position_control, forces = p.POSITION_CONTROL, self._arm_forces
@@ -249,6 +257,72 @@ class Simulation:
         states = np.array(numbers).reshape(steps, len(q_indices), 3)
         self._state = states[-1]
         return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped)
+
+    def _drive_steps(self, setpoints: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k n 3"]:
+        """A step for each setpoint by velocity or by computed torque; the states at their ends.
+
+        With setpoint s, the one before it p, and the one before that o, both [rad] per step of length h,
+
+            velocity:  v = (s - p) / h + g (p - q) / h                         what the motor is told
+            torque:    a = [(s - p) - (p - o) + d ((p - o) - v h) + g (p - q)] / h²
+                       tau = M(q) a + c(q, v) + gravity + damping v + friction sign(s - p)
+
+        so that gains of 1 remove an error within one step, in either mode.
+        """
+        p, client, body, h = self._p, self._client, self._body, self.time_step
+        g, d, indices = self._position_gain, self._velocity_gain, self._arm_indices
+        limits, forces = np.array(self._all_speeds[: len(indices)]), np.array(self._arm_forces)
+        rows, of_q = np.array(self._arm(setpoints)), [indices.index(i) for i in self._q_indices]
+        torque_mode = self.control.mode == "torque"
+        if torque_mode:  # what is left of the motors is friction: they brake with no more than that
+            p.setJointMotorControlArray(
+                body, indices, p.VELOCITY_CONTROL, targetVelocities=[0.0] * len(indices),
+                forces=self._friction.tolist(), physicsClientId=client,
+            )  # fmt: skip
+        if self._driven is None:  # at rest since the last reset or command
+            now = np.array([s[0] for s in p.getJointStates(body, indices, physicsClientId=client)])
+            self._driven = now, np.zeros(len(indices))
+        before, last_step = self._driven
+        found = []
+        self._draw(False)
+        state = np.array([s[:2] for s in p.getJointStates(body, indices, physicsClientId=client)])
+        for target in rows:
+            q, v, ahead = state[:, 0], state[:, 1], target - before
+            if torque_mode:
+                wanted = v + (ahead - last_step + d * (last_step - v * h) + g * (before - q)) / h
+                a = (np.clip(wanted, -limits, limits) - v) / h
+                torque = self._inverse_dynamics(a) + self._damping * v + self._friction * np.sign(ahead)
+                applied = np.clip(torque, -forces, forces)
+                p.setJointMotorControlArray(
+                    body, indices, p.TORQUE_CONTROL, forces=applied.tolist(), physicsClientId=client
+                )
+            else:
+                wanted = np.clip((ahead + g * (before - q)) / h, -limits, limits)
+                p.setJointMotorControlArray(
+                    body, indices, p.VELOCITY_CONTROL, targetVelocities=wanted.tolist(),
+                    velocityGains=self._arm_velocity_gains, forces=self._arm_forces, physicsClientId=client,
+                )  # fmt: skip
+                applied = None
+            p.stepSimulation(physicsClientId=client)
+            rest = np.array([_VALUE_SPEED_TORQUE(s) for s in p.getJointStates(body, indices, physicsClientId=client)])
+            if applied is not None:  # PyBullet reports only what its motors do
+                rest[:, 2] = applied
+            state = rest[:, :2]
+            found.append(rest[of_q])
+            before, last_step = target, ahead
+        self._driven = before, last_step
+        return np.stack(found)
+
+    def _inverse_dynamics(self, acceleration: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        """Torques that give the arm's joints that acceleration, as it stands and moves now [Nm]."""
+        p, client = self._p, self._client
+        states = p.getJointStates(self._body, self._free_indices, physicsClientId=self._client)
+        a = np.zeros(len(self._free_indices))
+        a[self._arm_in_free] = acceleration
+        torque = p.calculateInverseDynamics(
+            self._body, [s[0] for s in states], [s[1] for s in states], a.tolist(), physicsClientId=client
+        )
+        return np.array(torque)[self._arm_in_free]
 
     # --- reading ---
 
@@ -308,6 +382,8 @@ class Simulation:
                 name: limit if np.isfinite(limit) else None
                 for name, limit in zip(self.robot.chain.joint_names, self.speed_limits.tolist(), strict=True)
             },
+            "joint_damping": self._damping.tolist(),
+            "joint_friction": self._friction.tolist() if self.control.mode == "torque" else None,
             "payload": self.control.payload,
             "payload_offset": list(self.control.payload_offset),
             "gravity": list(self.control.gravity),
@@ -401,6 +477,12 @@ class Simulation:
         self._arm_indices = [index[name] for name in arm]
         self._q_indices = [index[name] for name in chain.joint_names]
         self._all_indices = [index[name] for name in self._all_names]
+        # For inverse dynamics PyBullet wants every moving joint, in the order of its own numbers.
+        infos = {i: p.getJointInfo(self._body, i, physicsClientId=client) for i in index.values()}
+        self._free_indices = [i for i in sorted(infos) if infos[i][2] != p.JOINT_FIXED]
+        self._arm_in_free = [self._free_indices.index(i) for i in self._arm_indices]
+        self._damping, self._friction = (np.array([infos[i][k] for i in self._arm_indices]) for k in (6, 7))
+        self._driven: tuple[Any, Any] | None = None
         # Mimic joints included, a chain's joint values are an affine function of q.
         zero = np.clip(np.zeros(chain.n), chain.lower, chain.upper)
         base = chain.all_joint_positions(np.zeros(chain.n))

@@ -320,8 +320,11 @@ def _unlimited(motions: Sequence[Motion], control: dict[str, Any]) -> Float[np.n
     In each physics step of length h the motor sets the joint's speed to v ← g (s − q) / h + (1 − d) v, with the
     position gain g, the velocity gain d and the setpoint s; so q ← q + g (s − q) + (1 − d) (q − q before). With d
     below 1 the motor lets that share of the arm's weight through as well, which no formula of gains can foresee.
+    The other modes know the setpoint's speed and do not lag; `Simulation` has their formulas.
     """
     g, carry = control["position_gain"], 1.0 - control["velocity_gain"]
+    if control.get("mode", "position") != "position":
+        return _unlimited_fed_forward(motions, g, 1.0 - carry, control["mode"])
     if g == 1.0 and carry == 0.0:
         return np.stack([motion.setpoint[-1] for motion in motions])
     ends = []
@@ -329,6 +332,22 @@ def _unlimited(motions: Sequence[Motion], control: dict[str, Any]) -> Float[np.n
     for motion in motions:
         for setpoint in motion.setpoint:
             q, before = q + g * (setpoint - q) + carry * (q - before), q
+        ends.append(q)
+    return np.stack(ends)
+
+
+def _unlimited_fed_forward(motions: Sequence[Motion], g: float, d: float, mode: str) -> Float[np.ndarray, "k n"]:
+    ends = []
+    q = before = motions[0].q_before
+    moved = last_step = np.zeros_like(q)
+    for motion in motions:
+        for setpoint in motion.setpoint:
+            ahead = setpoint - before
+            if mode == "torque":
+                moved = moved + ahead - last_step + d * (last_step - moved) + g * (before - q)
+            else:
+                moved = (1.0 - d) * moved + d * (ahead + g * (before - q))
+            q, before, last_step = q + moved, setpoint, ahead
         ends.append(q)
     return np.stack(ends)
 

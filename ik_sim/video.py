@@ -157,7 +157,7 @@ def make_video(
     try:
         for robot, log, width in zip(robots, logs, widths, strict=True):
             studios.append(studio(log, robot, replace(settings, size=(width, size[1])), view))
-        with _writer(path, fps) as add:
+        with VideoWriter(path, fps) as add:
             for i in range(frames):
                 when = min(i * settings.speed / fps, last)
                 panels = []
@@ -295,7 +295,7 @@ def _panels(width: int, count: int) -> list[int]:
     return [b - a for a, b in pairwise(ends)]
 
 
-class _writer:
+class VideoWriter:
     """Writes frames beside the place of the video, and renames the file when it is whole."""
 
     def __init__(self, path: Path, fps: float) -> None:
