@@ -130,6 +130,8 @@ def test_every_reachable_grid_point_is_reached_by_a_posture_inside_the_limits():
         edge = np.unique(rows[:, 1])
         counts = rows[:, 3].reshape(len(edge), len(edge))
         q = np.radians(rng.uniform(low, high, (4000, 2)))
+        # At its two cusps, elbow nearly stretched or folded, the region is thinner than a cell.
+        q = q[np.abs(np.sin(q[:, 1])) > np.sin(np.radians(8))]
         x = 0.65 * np.cos(q[:, 0]) + 1.16 * np.cos(q.sum(axis=1))
         y = 0.65 * np.sin(q[:, 0]) + 1.16 * np.sin(q.sum(axis=1))
         i, j = np.searchsorted(edge, x), np.searchsorted(edge, y)
