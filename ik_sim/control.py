@@ -33,6 +33,9 @@ class ControlSettings:
     """Mass fixed to the tool [kg]."""
     payload_offset: tuple[float, ...] = (0.0, 0.0, 0.0)
     """Its centre of mass in the tool's frame [m]."""
+    boxes: tuple[tuple[float, ...], ...] = ()
+    """Fixed boxes in the world that the arm may run into: centre x, y, z and side lengths [m]. With any, the arm has its
+    collision shapes, which cost time in every step; without, it is alone."""
     gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
     """In the world [m/s²]."""
     physics_rate: float = 240.0
@@ -64,6 +67,10 @@ class ControlSettings:
             raise InvalidArgumentError("torque_limit", f"must be above 0, not {self.torque_limit}")
         if not (math.isfinite(self.payload) and self.payload >= 0.0):
             raise InvalidArgumentError("payload", f"must be 0 or more kilograms, not {self.payload}")
+        for i, box in enumerate(self.boxes):
+            if len(box) != 6 or not all(map(math.isfinite, box)) or min(box[3:]) <= 0.0:
+                text = "must be a centre and three lengths above 0, six numbers"
+                raise InvalidArgumentError(f"boxes[{i}]", f"{text}, not {box}")
         for name in ("payload_offset", "gravity"):
             if len(getattr(self, name)) != 3 or not all(map(math.isfinite, getattr(self, name))):
                 raise InvalidArgumentError(name, f"must be three finite numbers, not {getattr(self, name)}")

@@ -80,7 +80,13 @@ class Camera:
 
 
 def frame(
-    points: Any, azimuth: float, elevation: float, aspect: float, fov: float = 0.5, margin: float = 0.08
+    points: Any,
+    azimuth: float,
+    elevation: float,
+    aspect: float,
+    fov: float = 0.5,
+    margin: float = 0.07,
+    headroom: float = 0.0,
 ) -> Camera:
     """The nearest camera that looks from that direction and has all points in its picture.
 
@@ -94,6 +100,7 @@ def frame(
         aspect: width over height.
         fov: full angle of view, upright [rad].
         margin: share of the picture left empty at each border.
+        headroom: share left empty at the upper border besides, for words.
     """
     points = np.asarray(points, dtype=float)
     ca, sa, ce, se = np.cos(azimuth), np.sin(azimuth), np.cos(elevation), np.sin(elevation)
@@ -103,12 +110,17 @@ def frame(
     p = points @ R
     half_height = np.tan(0.5 * fov) * (1.0 - 2.0 * margin)
     centre, distances = np.zeros(3), []
-    for i, half in ((0, half_height * aspect), (1, half_height)):
-        # |x - cx| <= half (cz - z) for all points: cx is bounded from both sides, and the bounds meet at the smallest cz.
-        low, high = (p[:, i] + half * p[:, 2]).max(), (p[:, i] - half * p[:, 2]).min()
-        centre[i] = 0.5 * (low + high)
-        distances.append((low - high) / (2.0 * half))
+    side, top = half_height * aspect, half_height - 2.0 * headroom * np.tan(0.5 * fov)
+    bounds = []
+    for i, above, below in ((0, side, side), (1, top, half_height)):
+        # x - cx <= above (cz - z) and cx - x <= below (cz - z) for all points: they bound cx from both sides, and the
+        # bounds meet at the smallest cz.
+        low, high = (p[:, i] + above * p[:, 2]).max(), (p[:, i] - below * p[:, 2]).min()
+        bounds.append((i, low, above, high, below))
+        distances.append((low - high) / (above + below))
     centre[2] = max(distances)
+    for i, low, above, high, below in bounds:
+        centre[i] = 0.5 * (low - above * centre[2] + high + below * centre[2])
     depths = centre[2] - p[:, 2]
     span = max(float(depths.max() - depths.min()), 0.1)
     return Camera(R @ centre, R, fov, max(0.02, float(depths.min()) - span), float(depths.max()) + 3.0 * span)
@@ -127,7 +139,7 @@ def thickness(chain: Chain) -> float:
     return 0.17 * float(np.linalg.norm(np.diff(frames, axis=0), axis=1).max())
 
 
-def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float) -> Camera:
+def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float, headroom: float = 0.0) -> Camera:
     """A preset, framed on the arm at these configurations and on a path.
 
     `auto` looks at a planar arm from the top, and at others from the corner from which the path is widest, with the
@@ -139,6 +151,7 @@ def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float) -> Camera:
         q: configurations to have in the picture (k, n) [rad].
         path: points to have in the picture (m, 3) [m].
         aspect: width over height.
+        headroom: share of the picture left empty at the upper border.
     """
     if name not in CAMERAS:
         raise UnknownNameError("camera", name, CAMERAS)
@@ -148,7 +161,7 @@ def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float) -> Camera:
         name = "top"
     fixed = {"front": (0.0, 0.12), "back": (np.pi, 0.35), "side": (-0.5 * np.pi, 0.12), "top": (-0.5 * np.pi, 1.5607)}
     if name in fixed:
-        return frame(points, *fixed[name], aspect)
+        return frame(points, *fixed[name], aspect, headroom=headroom)
     centre = chain.joint_frames(np.atleast_2d(q)[0])[:, :3, 3].mean(axis=0)
     towards = path.mean(axis=0) - centre if len(path) else np.array([1.0, -1.0, 0.0])
     heading = np.arctan2(towards[1], towards[0])
@@ -160,7 +173,7 @@ def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float) -> Camera:
         choices,
         key=lambda a: float(np.linalg.norm(spread @ np.array([-np.sin(a), np.cos(a), 0.0]))) + 1e-6 * np.cos(a + 0.7),
     )
-    return frame(points, float(best), 0.38, aspect)
+    return frame(points, float(best), 0.38, aspect, headroom=headroom)
 
 
 # --- painting ---
@@ -252,6 +265,7 @@ class Studio:
         view: one of CAMERAS, or a camera.
         renderer: egl, tiny or auto.
         smooth: pixels drawn for each one shown, along either side; more is smoother and slower.
+        headroom: share of the picture left empty at the upper border, for words.
     """
 
     def __init__(
@@ -266,6 +280,7 @@ class Studio:
         view: str | Camera = "auto",
         renderer: str = "auto",
         smooth: int = 2,
+        headroom: float = 0.0,
     ) -> None:
         if min(size) < 16 or smooth < 1:
             raise InvalidArgumentError("size", f"must be at least 16 x 16 pixels, not {size[0]} x {size[1]}")
@@ -289,7 +304,7 @@ class Studio:
         path = trace if targets is None else np.asarray(targets, dtype=float).reshape(-1, 3)
         few = self.q_measured[np.unique(np.linspace(0, len(self.times) - 1, 24).astype(int))]
         aspect = size[0] / size[1]
-        self.camera = camera(view, chain, few, path, aspect) if isinstance(view, str) else view
+        self.camera = camera(view, chain, few, path, aspect, headroom) if isinstance(view, str) else view
         shown = arm_points(chain, few)
         low = min(0.0, float(chain.fk_batch(few)[:, 2, 3].min()), float(path[:, 2].min()))
         points = np.concatenate([shown, path])

@@ -132,11 +132,11 @@ def html_report(
 _PARTS = {
     "residual_position_m": "residual (solver), position [m]",
     "lag_position_m": "lag (servo gains), position [m]",
-    "limits_position_m": "limits (torque, speed), position [m]",
+    "limits_position_m": "limits (torque, speed, contact), position [m]",
     "tracking_position_m": "tracking (together), position [m]",
     "residual_rotation_rad": "residual (solver), rotation [rad]",
     "lag_rotation_rad": "lag (servo gains), rotation [rad]",
-    "limits_rotation_rad": "limits (torque, speed), rotation [rad]",
+    "limits_rotation_rad": "limits (torque, speed, contact), rotation [rad]",
     "tracking_rotation_rad": "tracking (together), rotation [rad]",
 }
 

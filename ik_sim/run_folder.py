@@ -29,7 +29,7 @@ from ik_sim.verdict import Metric, Violation, summary
 RUN_FILE, SAMPLES_FILE, VERDICT_FILE, JUNIT_FILE = "run.json", "samples.csv", "verdict.json", "junit.xml"
 FORMAT = 1
 """Of the files in a run folder; goes up when an older reader would misread them."""
-_TEXT = ("phase", "label", "status", "reason")
+_TEXT = ("phase", "label", "status", "reason", "contact_link")
 _FLAGS = ("clipped", "used_slsqp")
 _COUNTS = ("iterations", "evaluations", "restarts")
 

@@ -81,6 +81,10 @@ class Motion:
     """[rad/s]"""
     clipped: tuple[Clipped, ...]
     """Commanded values that had to be moved into the limits."""
+    contact_force: Float[np.ndarray, "k"] | None = None
+    """Sum of what pressed on the arm in each step [N]; None in a world without anything to touch."""
+    contact_link: str = ""
+    """The link that was pressed most."""
 
     @property
     def q(self) -> Float[np.ndarray, "k n"]:
@@ -240,12 +244,14 @@ class Simulation:
         if self.control.mode != "position":
             states = self._drive_steps(setpoints)
             self._state = states[-1]
-            return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped)
+            contact = self._take_contacts()
+            return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped, *contact)
         p, client, body, indices, q_indices = self._p, self._client, self._body, self._arm_indices, self._q_indices
         send, step, read = p.setJointMotorControlArray, p.stepSimulation, p.getJointStates
         position_control, forces = p.POSITION_CONTROL, self._arm_forces
         gains, velocity_gains = self._arm_gains, self._arm_velocity_gains
         numbers: list[float] = []
+        touchable = bool(self.control.boxes)
         self._draw(False)
         for targets in self._arm(setpoints):
             send(
@@ -254,9 +260,12 @@ class Simulation:
             )  # fmt: skip
             step(physicsClientId=client)
             numbers.extend(chain.from_iterable(map(_VALUE_SPEED_TORQUE, read(body, q_indices, physicsClientId=client))))
+            if touchable:
+                self._feel()
         states = np.array(numbers).reshape(steps, len(q_indices), 3)
         self._state = states[-1]
-        return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped)
+        contact = self._take_contacts()
+        return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped, *contact)
 
     def _drive_steps(self, setpoints: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k n 3"]:
         """A step for each setpoint by velocity or by computed torque; the states at their ends.
@@ -304,6 +313,8 @@ class Simulation:
                 )  # fmt: skip
                 applied = None
             p.stepSimulation(physicsClientId=client)
+            if self.control.boxes:
+                self._feel()
             rest = np.array([_VALUE_SPEED_TORQUE(s) for s in p.getJointStates(body, indices, physicsClientId=client)])
             if applied is not None:  # PyBullet reports only what its motors do
                 rest[:, 2] = applied
@@ -312,6 +323,26 @@ class Simulation:
             before, last_step = target, ahead
         self._driven = before, last_step
         return np.stack(found)
+
+    def _feel(self) -> None:
+        """Note what presses on the arm after a step."""
+        total = 0.0
+        for point in self._p.getContactPoints(bodyA=self._body, physicsClientId=self._client):
+            link, force = point[3], point[9]
+            total += force
+            self._pressed[link] = self._pressed.get(link, 0.0) + force
+        self._felt.append(total)
+
+    def _take_contacts(self) -> tuple[Float[np.ndarray, "k"] | None, str]:
+        """What pressed on the arm since the last call, step by step, and on which link most."""
+        if not self.control.boxes:
+            return None, ""
+        felt, pressed = np.array(self._felt), {link: force for link, force in self._pressed.items() if force > 0.0}
+        self._felt, self._pressed = [], {}
+        if not pressed:
+            return felt, ""
+        index = max(pressed, key=lambda link: pressed[link])
+        return felt, next(name for name, i in self._links.items() if i == index)
 
     def _inverse_dynamics(self, acceleration: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Torques that give the arm's joints that acceleration, as it stands and moves now [Nm]."""
@@ -386,6 +417,7 @@ class Simulation:
             "joint_friction": self._friction.tolist() if self.control.mode == "torque" else None,
             "payload": self.control.payload,
             "payload_offset": list(self.control.payload_offset),
+            "boxes": [list(box) for box in self.control.boxes],
             "gravity": list(self.control.gravity),
             "physics_rate": self.control.physics_rate,
             "constraint_solver": self.control.constraint_solver,
@@ -420,6 +452,12 @@ class Simulation:
                 except p.error as error:
                     refused = error
             self._draw(True)
+            self._felt: list[float] = []
+            self._pressed: dict[int, float] = {}
+            for x, y, z, *sides in self.control.boxes:
+                half = [0.5 * side for side in sides]
+                shape = p.createCollisionShape(p.GEOM_BOX, halfExtents=half, physicsClientId=client)
+                p.createMultiBody(0.0, shape, basePosition=[x, y, z], physicsClientId=client)
         if refused is not None:
             raise IkSimError(f"{self.robot.urdf_path}: PyBullet can't load it ({refused}){_last_words(said)}")
         self._find_joints(warnings)

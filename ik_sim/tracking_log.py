@@ -181,6 +181,10 @@ class TrackingLog:
     """Share of the tick's physics steps with the motor at its torque limit."""
     speed_saturation: Float[np.ndarray, "k n"]
     """Share of the tick's physics steps with the joint at its speed limit."""
+    contact_force: Float[np.ndarray, "k"]
+    """Largest sum of what pressed on the arm during the tick [N]."""
+    contact_link: tuple[str, ...]
+    """The link that was pressed most; empty without contact."""
     clipped: Bool[np.ndarray, "k"]
     """Whether a command had to be moved into the limits."""
     solve_time: Float[np.ndarray, "k"]
@@ -261,6 +265,8 @@ class TrackingLog:
             torque=np.maximum.reduceat(np.abs(states[..., 2]), starts),
             torque_saturation=np.add.reduceat(all_steps.torque_saturated.astype(float), starts) / counts,
             speed_saturation=np.add.reduceat(all_steps.speed_saturated.astype(float), starts) / counts,
+            contact_force=np.array([0.0 if m.contact_force is None else float(m.contact_force.max()) for m in motions]),
+            contact_link=tuple(m.contact_link for m in motions),
             clipped=np.array([bool(m.clipped) for m in motions]),
             solve_time=np.array([s.solve_time for s in samples]),
             iterations=np.array([s.iterations for s in solutions]),
@@ -296,7 +302,7 @@ class TrackingLog:
         T[:, :3] = values["targets"].reshape(-1, 3, 4)
         T[:, 3, 3] = 1.0
         values["targets"] = T
-        for name in ("phase", "label", "status", "reason"):
+        for name in ("phase", "label", "status", "reason", "contact_link"):
             values[name] = tuple(str(x) for x in values[name])
         return TrackingLog(joint_names=tuple(joint_names), provenance=provenance, **values)
 
@@ -356,6 +362,7 @@ _AXES = ("x", "y", "z")
 _POSE = tuple(f"{row}{column}" for row in _AXES for column in ("x", "y", "z", "p"))  # rotation row by row, position p
 _UNITS = {
     **dict.fromkeys(("time", "solve_time"), "_s"),
+    "contact_force": "_N",
     **{f"{part}_position": "_m" for part in ("residual", "servo", "lag", "limits", "tracking", "halfway")},
     **{f"{part}_rotation": "_rad" for part in ("residual", "servo", "lag", "limits", "tracking", "halfway")},
     **dict.fromkeys(("tool_command", "tool_measured", "elbow"), "_m"),

@@ -14,7 +14,7 @@ from ik_sim.tasks import Task
 from ik_sim.tracking_log import MOVING, SETTLED, TrackingLog, pose_errors
 
 CAUSE_SHARE = 0.3
-"""A joint is named as saturated if it was so at least this much as often as the most saturated one."""
+"""What comes to this share of the largest is named beside it: parts of an error, and joints that saturated."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,7 @@ def summary(log: TrackingLog) -> dict[str, Any]:
             for kind, unit in (("position", "m"), ("rotation", "rad"))
         },
         "joint_error_peak_rad": float(log.joint_error_peak.max()),
+        "contact_force_max_N": float(log.contact_force.max()),
         "joint_step_max_rad": float(log.joint_step[moving].max()),
         "solve_time_ms": {
             "first_call": 1000.0 * log.provenance.get("first_solve_time_s", float("nan")),
@@ -244,9 +245,12 @@ def cause(log: TrackingLog, row: int, kind: str = "position") -> str:
     """Why the tool was off its target at that row, in words: the largest of the error's parts."""
     unit = "m" if kind == "position" else "rad"
     parts = {part: float(getattr(log, f"{part}_{kind}")[row]) for part in PARTS}
-    words = {"residual": _solver_words, "lag": _lag_words, "limits": _limit_words}[max(parts, key=lambda p: parts[p])]
+    how = {"residual": _solver_words, "lag": _lag_words, "limits": _limit_words}
+    ranked = sorted(parts, key=lambda part: -parts[part])
+    named = [part for part in ranked if parts[part] >= CAUSE_SHARE * parts[ranked[0]] and parts[part] > 0.0]
+    words = "; and ".join(how[part](log, row) for part in named or ranked[:1])
     split = ", ".join(f"{part} {_quantity(value, unit)}" for part, value in parts.items())
-    return f"{words(log, row)} [{split}]"
+    return f"{words} [{split}]"
 
 
 def _solver_words(log: TrackingLog, row: int) -> str:
@@ -262,7 +266,12 @@ def _lag_words(log: TrackingLog, row: int) -> str:
     behind = np.abs(log.q_command[row] - log.q_unlimited[row])
     j = int(np.argmax(behind))
     gain = f"{log.provenance['control']['position_gain']:g}"
-    return f"controller lag: {log.joint_names[j]} is {behind[j]:.3g} rad behind its command at position gain {gain}"
+    left = max(float(log.residual_position[row]), float(log.limits_position[row]))
+    return (
+        f"controller lag: {log.joint_names[j]} is {behind[j]:.3g} rad behind its command, the tool "
+        f"{_quantity(float(log.lag_position[row]), 'm')}, at position gain {gain}; at gain 1 the same path leaves "
+        f"{_quantity(left, 'm')}, as long as torque and speed allow"
+    )
 
 
 def _limit_words(log: TrackingLog, row: int) -> str:
@@ -285,14 +294,23 @@ def _limit_words(log: TrackingLog, row: int) -> str:
         ]
         if joints:
             found.append((float(share[j]), float(share.max()), f"{what} saturated: {', '.join(joints)}"))
+    since = 0.0 if first == 0 else log.time[first - 1]
+    pressed = log.contact_force[first : row + 1]
+    if pressed.max(initial=0.0) > 0.0:
+        k = first + int(np.argmax(pressed))
+        share = 100.0 * float((pressed > 0.0).mean())
+        more = f"; {max(found)[2]}" if found else ""
+        return (
+            f"contact: {log.contact_link[k]} pressed with up to {pressed.max():.3g} N on {share:.0f} % of the ticks "
+            f"since {since:.3f} s{more}"
+        )
     if not found:
         held = f"{log.joint_names[j]} was held off its setpoint by {off[row, j]:.3g} rad"
         if control["velocity_gain"] < 1.0:
             return (
                 f"controller sag: {held}; at velocity gain {control['velocity_gain']:g} the servo lets weight through"
             )
-        return f"{held} (a contact, or a joint stop)"
-    since = 0.0 if first == 0 else log.time[first - 1]
+        return f"{held}, with no motor at its limit and nothing touched"
     return f"{max(found)[2]} since {since:.3f} s"
 
 

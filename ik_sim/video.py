@@ -29,6 +29,8 @@ from ik_sim.stage import RENDERERS
 from ik_sim.tracking_log import TrackingLog
 
 FORMATS = ("mp4", "gif", "webp")
+HEADROOM = 0.09
+"""Share of a picture's height that is kept free for its words, besides the margin."""
 _INK, _SOFT = (27, 31, 36), (92, 102, 112)
 _log = logging.getLogger("ik_sim")
 
@@ -152,7 +154,9 @@ def make_video(
     if len(logs) > 1 and len({robot.name for robot in robots}) == 1:
         rows = np.concatenate([log.q_measured[:: max(1, len(log) // 16)] for log in logs])
         path_points = np.concatenate([log.targets[:, :3, 3] for log in logs])
-        view = camera(settings.camera, robots[0].chain, rows, path_points, widths[0] / size[1])
+        view = camera(
+            settings.camera, robots[0].chain, rows, path_points, widths[0] / size[1], HEADROOM * settings.overlay
+        )
     studios: list[Studio] = []
     try:
         for robot, log, width in zip(robots, logs, widths, strict=True):
@@ -188,6 +192,7 @@ def studio(log: TrackingLog, robot: Robot, settings: VideoSettings, view: Any = 
         view=view or settings.camera,
         renderer=settings.renderer,
         smooth=settings.smooth,
+        headroom=HEADROOM * settings.overlay,
     )
 
 
