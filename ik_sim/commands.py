@@ -65,7 +65,7 @@ class Track:
         from ik_sim.tracking import check, metrics
 
         task = _load_task(self.task, _overrides(self))
-        make_video = None
+        make_video: Any = None
         if self.video:  # whether it can be written is known before the run starts
             from ik_sim.commands_pictures import film
             from ik_sim.video import VideoSettings, check_encoder
@@ -73,8 +73,10 @@ class Track:
             name, settings = f"video.{self.video_format}", VideoSettings(speed=self.speed)
             check_encoder(Path(name))
 
-            def make_video(log: Any, folder: Path) -> Path:
+            def to_video(log: Any, folder: Path) -> Path:
                 return film([log], folder / name, settings, self.quiet).path
+
+            make_video = to_video
 
         started = time.perf_counter()
         log = _run_task(task, self.robot, gui=self.gui, quiet=self.quiet)

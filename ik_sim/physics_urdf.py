@@ -40,7 +40,10 @@ def physics_urdf(
             if link.name in movers or mass > 0.0:
                 warnings.append(f"link {link.name} states no inertia; simulated as {mass:g} kg with 1e-6 kg m²")
             element.append(_inertial(mass, 1e-6 if mass > 0.0 else 0.0, (0.0, 0.0, 0.0)))
-        for tag, shapes, wanted in (("visual", link.visuals, visuals), ("collision", link.collisions, bool(control.boxes))):
+        for tag, shapes, wanted in (
+            ("visual", link.visuals, visuals),
+            ("collision", link.collisions, bool(control.boxes)),
+        ):
             for shape_element, shape in zip(element.findall(tag), shapes, strict=True):
                 mesh = shape_element.find("geometry/mesh")
                 # A missing mesh, which read_urdf has warned of, would make PyBullet refuse the whole file.

@@ -31,7 +31,7 @@ from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
 from ik_sim.physics_urdf import physics_urdf
 from ik_sim.process import quiet
 from ik_sim.robots import Robot
-from ik_sim.se3 import matrix_to_quat_xyzw
+from ik_sim.se3 import matrix_to_quat_xyzw, quat_xyzw_to_matrix, transform
 from ik_sim.simulation import _disconnect, _pybullet
 
 RENDERERS = ("auto", "egl", "tiny")
@@ -230,6 +230,7 @@ class Stage:
         self._shown = dict.fromkeys(PARTS, False) | {"visual": True, "target": True, "trace": True}
         self._at: dict[int, Float[np.ndarray, "4 4"]] = {}
         self._revealed: set[int] = set()
+        self._centres: dict[int, Float[np.ndarray, "4 4"]] = {}
         self._frames: list[tuple[str, int]] = []
         arm = self._load_arm(collision=False)
         self._arms = [arm]
@@ -256,11 +257,14 @@ class Stage:
             if collision:
                 _show_collision(Path(path), self.robot)
             try:
-                return p.loadURDF(
+                body = p.loadURDF(
                     path, useFixedBase=True, flags=p.URDF_MAINTAIN_LINK_ORDER, physicsClientId=self._client
                 )
             except p.error as error:
                 raise IkSimError(f"{self.robot.urdf_path}: PyBullet can't load it ({error})") from None
+        info = p.getDynamicsInfo(body, -1, physicsClientId=self._client)
+        self._centres[body] = transform(quat_xyzw_to_matrix(np.array(info[4])), np.array(info[3]))
+        return body
 
     def _place_frames(self) -> None:
         if not self._frames:
@@ -277,6 +281,8 @@ class Stage:
     def _move(self, body: int) -> None:
         shown = body in self._revealed and any(self._shown[n] for n in PARTS if body in self._parts[n])
         T = self._at[body]
+        if body in self._centres:  # PyBullet places a body by its centre of mass
+            T = T @ self._centres[body]
         self._p.resetBasePositionAndOrientation(
             body,
             T[:3, 3].tolist() if shown else _AWAY,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ik_sim import fabrik
 
-ADAPTER = r'''
+ADAPTER = r"""
 import json, sys, time, signal, warnings
 warnings.filterwarnings("ignore")
 from vectormath import Vector2, Vector3
@@ -51,7 +51,7 @@ for line in sys.stdin:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     print(json.dumps(answer), flush=True)
-'''
+"""
 
 
 class Peer:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -143,8 +143,10 @@ def _results(
             before = len(left)
             work = [joblib.delayed(measure)(plan, task, entries[task.robot]) for task in left.values()]
             try:
-                results: Iterable[Any] = joblib.Parallel(
-                    return_as="generator_unordered", pre_dispatch="3*n_jobs", batch_size=1
+                results: Any = joblib.Parallel(
+                    return_as="generator_unordered",
+                    pre_dispatch="3*n_jobs",
+                    batch_size=1,  # pyright: ignore[reportArgumentType]
                 )(work)
                 for result in results:
                     left.pop(result[0])
@@ -183,7 +185,8 @@ def _backend(jobs: int, scheduler: str | None) -> Any:
         except (OSError, ValueError) as error:
             raise IkSimError(f"no Dask scheduler answers at {scheduler}: {error}") from None
         with client:
-            n = max(1, sum(client.nthreads().values()))
+            threads: Any = client.nthreads()
+            n = max(1, sum(threads.values()))
             with joblib.parallel_config(backend="dask", n_jobs=n, wait_for_workers_timeout=30):
                 yield
 

@@ -123,7 +123,8 @@ class ArmEnv(gymnasium.Env[Any, Any]):
 
     def __new__(cls, *, observation: str = "flat", **options: Any) -> ArmEnv:
         """An :class:`ArmGoalEnv` where goals are asked for: having `compute_reward` is how it is told apart."""
-        return super().__new__(ArmGoalEnv if observation == "goal" else cls)
+        kind: Any = ArmGoalEnv if observation == "goal" else cls
+        return super().__new__(kind)
 
     def __init__(self, *, render_mode: str | None = None, width: int = 480, height: int = 360, **options: Any) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:

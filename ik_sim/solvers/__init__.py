@@ -66,13 +66,12 @@ def load_solver(name: str, **settings: Any) -> Any:
     cls: Any = _own_solver(name) if ":" in name or name.endswith(".py") else SOLVERS.get(name)
     if cls is None:
         raise UnknownNameError("solver", name, [*SOLVERS, "FILE.py:CLASS"])
-    fields: Any = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else None
-    if fields is None:
+    if not hasattr(cls, "__dataclass_fields__"):
         try:
             return cls(**settings)
         except TypeError as error:
             raise InvalidArgumentError(name, f"takes other settings ({error})") from None
-    known = {f.name: f for f in fields if f.init}
+    known = {f.name: f for f in dataclasses.fields(cls) if f.init}
     names = [key for key in known if key != "stop"]
     if "stop" in known:
         names += ["position", "rotation"]
@@ -142,7 +141,7 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             if isinstance(value, list | tuple) and all(_is_number(x) for x in numbers):
                 return tuple(float(x) for x in numbers)
         elif option is float and _is_number(value):
-            return float(value)
+            return float(typing.cast(Any, value))
         elif option is int and isinstance(value, int) and not isinstance(value, bool):
             return value
         elif isinstance(option, type) and option not in (int, float) and isinstance(value, option):

@@ -24,6 +24,7 @@ from ik_sim.solvers.solver import Solution, Status, check_target
 from ik_sim.target import KIND_NAMES, POSE, Target, Tolerance
 
 ALMOST_SINGULAR = 1e-6  # [rad] a wrist this straight is marked singular: rounding decides where joints 4 and 6 are
+ROUNDING = 1e-12  # [rad] an arm angle this near to an arc counts as on it: the seed may stand at a limit
 MERGED = 1e-6  # [rad] rows nearer than this in every joint count once: the two elbows of a straight arm, say
 
 
@@ -267,10 +268,13 @@ def _planar(chain: Chain, T: Any, kind: int, seed: Any) -> list[Float[np.ndarray
 
 
 def _into(arc: Arc, psi: float) -> float:
-    """The point of the arc nearest to arm angle psi, a thousandth of a radian (or a quarter of the arc) inside."""
+    """Arm angle psi itself where the arc holds it, else the nearest end, a thousandth of a radian (or a quarter) inside."""
+    candidates = [psi + 2.0 * np.pi * k for k in (-1, 0, 1)]
+    for x in candidates:
+        if arc.low - ROUNDING <= x <= arc.high + ROUNDING:
+            return x
     inside = min(1e-3, 0.25 * arc.width)
     low, high = arc.low + inside, arc.high - inside
-    candidates = [psi + 2.0 * np.pi * k for k in (-1, 0, 1)]
     return min((min(max(x, low), high) for x in candidates), key=lambda x: min(abs(x - y) for y in candidates))
 
 
@@ -293,7 +297,7 @@ def _turned(chain: Chain, q: Any, seed: Any) -> list[Float[np.ndarray, "n"]]:
             options.append([q[i]])
             continue
         turns = range(
-            int(np.ceil((low - q[i] - 1e-9) / (2 * np.pi))), int(np.floor((high - q[i] + 1e-9) / (2 * np.pi))) + 1
+            int(np.ceil((low - q[i] - cf.LIMIT_SLACK) / (2 * np.pi))), int(np.floor((high - q[i] + cf.LIMIT_SLACK) / (2 * np.pi))) + 1
         )
         options.append([q[i] + 2 * np.pi * k for k in turns] or [q[i]])
     return [np.array(choice) for choice in itertools.product(*options)]

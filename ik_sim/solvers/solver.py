@@ -280,10 +280,10 @@ def check_numbers(solver: Any) -> None:
     """
     for f in fields(solver):
         value: Any = getattr(solver, f.name)
-        numbers = value if isinstance(value, tuple) else (value,)
+        numbers: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
         if any(isinstance(x, float) and not np.isfinite(x) for x in numbers):
             raise InvalidArgumentError(f.name, f"must be finite, not {value}")
-        if f.name in NOT_NEGATIVE and float(value) < 0:
+        if f.name in NOT_NEGATIVE and numbers[0] < 0:
             raise InvalidArgumentError(f.name, f"must be 0 or above, not {value}")
         if f.name == "seed" and value >= 2**53:  # it travels among floats
             raise InvalidArgumentError("seed", f"must be below 2**53, not {value}")
