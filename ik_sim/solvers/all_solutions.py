@@ -297,7 +297,8 @@ def _turned(chain: Chain, q: Any, seed: Any) -> list[Float[np.ndarray, "n"]]:
             options.append([q[i]])
             continue
         turns = range(
-            int(np.ceil((low - q[i] - cf.LIMIT_SLACK) / (2 * np.pi))), int(np.floor((high - q[i] + cf.LIMIT_SLACK) / (2 * np.pi))) + 1
+            int(np.ceil((low - q[i] - cf.LIMIT_SLACK) / (2 * np.pi))),
+            int(np.floor((high - q[i] + cf.LIMIT_SLACK) / (2 * np.pi))) + 1,
         )
         options.append([q[i] + 2 * np.pi * k for k in turns] or [q[i]])
     return [np.array(choice) for choice in itertools.product(*options)]
