@@ -13,7 +13,7 @@ import tyro
 
 @dataclass(frozen=True)
 class Video:
-    """Film a run that was recorded before, or several side by side; physics does not run again."""
+    """Film a recorded run, or several side by side."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders, as `ik-sim track` leaves them."""
