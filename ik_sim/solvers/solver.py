@@ -363,7 +363,7 @@ class KernelSolver:
         entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
         try:
             code = entry(chain.packed, T, kind, q_seed, self._settings, out)  # type: ignore[attr-defined]
-        except TypeError:  # a list, integers, a view, a read-only array: all fine after a copy
+        except (TypeError, ValueError):  # a list, integers, a view, a read-only array: all fine after a copy
             code = -1
         if code != 0:
             T, q_seed = check_target(T, kind), chain.check_q(q_seed, "q_seed")
