@@ -24,7 +24,7 @@ from ik_sim.solvers.solver import Solution, Status, check_target
 from ik_sim.target import KIND_NAMES, POSE, Target, Tolerance
 
 ALMOST_SINGULAR = 1e-6  # [rad] a wrist this straight is marked singular: rounding decides where joints 4 and 6 are
-ROUNDING = 1e-12  # [rad] an arm angle this near to an arc counts as on it: the seed may stand at a limit
+ROUNDING = 1e-9  # [rad] an arm angle this near to an arc counts as on it: the seed may stand at a limit
 MERGED = 1e-6  # [rad] rows nearer than this in every joint count once: the two elbows of a straight arm, say
 
 

@@ -837,6 +837,17 @@ def solve_planar(c, T, kind, s, out):
         x, y = x - c[p + 2] * np.cos(yaw), y - c[p + 2] * np.sin(yaw)
     dist = np.sqrt(x * x + y * y)
     gap = max(dist - (l1 + l2), abs(l1 - l2) - dist)
+    if n == 2 and kind == POSE:  # the pose holds more than two joints can choose: its yaw says where the elbow is
+        ex, ey = x - l2 * np.cos(yaw), y - l2 * np.sin(yaw)
+        if abs(np.sqrt(ex * ex + ey * ey) - l1) <= s[r.TOLERANCE_POSITION]:
+            theta[0] = np.arctan2(ey, ex)
+            theta[1] = r.wrap(yaw - theta[0])
+            beyond, where, away = to_joints(c, theta, seed, q, n)
+            r.copy(q, out)
+            if beyond <= LIMIT_SLACK:
+                return True
+            r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, 1.0, float(where), beyond)
+            return False
     delta = bend(l1, l2, dist)
     direction = np.arctan2(y, x)
     if dist < 1e-12:
@@ -848,6 +859,8 @@ def solve_planar(c, T, kind, s, out):
         if n == 3:
             theta[2] = r.wrap(yaw - theta[0] - theta[1])
         beyond, where, away = to_joints(c, theta, seed, q, n)
+        if n == 2 and kind == POSE:
+            away = abs(r.wrap(yaw - theta[0] - theta[1]))
         if beyond <= LIMIT_SLACK:
             if away < nearest:
                 nearest = away

@@ -6,7 +6,8 @@ after it allows. Forward, the base is put back and each joint turns so that its 
 backward pass left it. "Nearest" weighs the origins and, with a length, the axes; the best turn about one axis is an
 arc tangent, clamped to the joint's limits on its way. After every cycle the chain is a legal configuration.
 
-With an orientation to meet the tool goes to the full pose; a point leaves the tool's orientation as it was.
+With an orientation to meet the tool goes to the full pose. A point leaves the tool's orientation as it was: axes weigh
+as much then, or a joint that carries its next hinge on a short arm would swing wildly after it.
 
 Sources: Aristidou & Lasenby 2011 (the two passes); Aristidou, Chrysanthou & Lasenby 2016 (hinges and limits); the
 frames instead of points are ours.
@@ -16,7 +17,7 @@ import numpy as np
 
 from ik_sim.chain import AXES, FRAMES, JOINTS, LOWER, UPPER
 from ik_sim.compiled import kernel
-from ik_sim.target import AXIS, POINT, POSE
+from ik_sim.target import AXIS, POSE
 
 
 @kernel
@@ -102,7 +103,6 @@ def cycle(c, T, kind, q, length, G, H, room):
     a, f = int(c[AXES]), int(c[FRAMES])
     lower, upper = int(c[LOWER]), int(c[UPPER])
     square = length * length
-    free = 1e-6 * square  # a point target leaves orientations free; a trace of them keeps coincident joints determined
     # Backward: the tool onto the target …
     for i in range(3):
         for k in range(3):
@@ -110,7 +110,6 @@ def cycle(c, T, kind, q, length, G, H, room):
         H[m, 4 * i + 3] = T[i, 3]
     if kind == AXIS:
         _align_z(T, H, m)
-    pull = square if kind != POINT else free
     # … then each link onto its hinge with the next. room[0] is that next link's frame before its joint's motion.
     for i in range(12):
         room[0, i] = H[m, i]
@@ -126,7 +125,7 @@ def cycle(c, T, kind, q, length, G, H, room):
             _turn(c, a + 4 * j, -x, room, 0)
             _before(c, f + 12 * j, room, 0, room, 1)
             if c[a + 4 * j] == 0.0:
-                step = -_best_turn(zx, zy, zz, H[j, 3], H[j, 7], H[j, 11], room, 1, G, j - 1, pull)
+                step = -_best_turn(zx, zy, zz, H[j, 3], H[j, 7], H[j, 11], room, 1, G, j - 1, square)
             else:
                 step = -(
                     (G[j - 1, 3] - room[1, 3]) * zx
@@ -153,7 +152,7 @@ def cycle(c, T, kind, q, length, G, H, room):
             _after(c, f + 12 * (j + 1), G, j, room, 0)
             _after(c, f + 12 * (j + 1), H, j, room, 1)
             if c[a + 4 * j] == 0.0:
-                step = _best_turn(zx, zy, zz, px, py, pz, room, 0, room, 1, pull)
+                step = _best_turn(zx, zy, zz, px, py, pz, room, 0, room, 1, square)
             else:
                 step = (
                     (room[1, 3] - room[0, 3]) * zx + (room[1, 7] - room[0, 7]) * zy + (room[1, 11] - room[0, 11]) * zz
