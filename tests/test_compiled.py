@@ -188,7 +188,8 @@ def test_an_edit_of_the_package_s_own_kernels_or_of_what_they_import_leads_to_a_
         before = after
 
 
-def test_old_caches_are_dropped_and_young_ones_are_kept(tmp_path: Path) -> None:
+def test_old_caches_are_dropped_and_young_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_KEPT_FOLDERS", 6)
     week_ago = time.time() - 7 * 86400
     for i in range(10):
         (tmp_path / f"old{i}").mkdir()
