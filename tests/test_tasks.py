@@ -89,7 +89,7 @@ def test_a_missing_task_names_the_ones_there_are():
         (("[tolerance]", "[solver]\nname = 3\n[tolerance]"), "solver.name: a text is wanted"),
         (("[tolerance]", "[solver]\nbend = nan\n[tolerance]"), "solver.bend: a finite number is wanted"),
         (("[tolerance]", "[control]\nposition_gain = 1.5\n[tolerance]"), "control.position_gain: is a share"),
-        (("[tolerance]", '[control]\nmode = "torque"\n[tolerance]'), "control.mode: no control mode 'torque'"),
+        (("[tolerance]", '[control]\nmode = "force"\n[tolerance]'), "control.mode: no control mode 'force'"),
         (("[tolerance]", "[control]\ntorque_scale = 0\n[tolerance]"), "control.torque_scale: must be above 0"),
         (("[tolerance]", "[control]\ngravity = [0, 0]\n[tolerance]"), "control.gravity: must be three finite numbers"),
         (("[tolerance]", "[budget]\nsolve_time = 1\n[tolerance]"), "unknown key 'budget.solve_time'"),
