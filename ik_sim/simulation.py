@@ -300,8 +300,15 @@ class Simulation:
             if torque_mode:
                 wanted = v + (ahead - last_step + d * (last_step - v * h) + g * (before - q)) / h
                 a = (np.clip(wanted, -limits, limits) - v) / h
-                torque = self._inverse_dynamics(a) + self._damping * v + self._friction * np.sign(ahead)
-                applied = np.clip(torque, -forces, forces)
+                losses = self._damping * v + self._friction * np.sign(ahead)
+                applied = self._inverse_dynamics(a) + losses
+                if (np.abs(applied) > forces).any():
+                    # Clipped one by one, torques would no longer fit each other, and weak joints be thrown about by
+                    # strong ones. So the whole acceleration is scaled to what the motors can do.
+                    hold = self._inverse_dynamics(0.0 * a) + losses
+                    room = np.where(applied > hold, forces - hold, hold + forces)
+                    share = room / np.maximum(np.abs(applied - hold), 1e-300)
+                    applied = np.clip(hold + min(1.0, max(0.0, float(share.min()))) * (applied - hold), -forces, forces)
                 p.setJointMotorControlArray(
                     body, indices, p.TORQUE_CONTROL, forces=applied.tolist(), physicsClientId=client
                 )

@@ -226,7 +226,7 @@ class TrackingLog:
         )
         solutions = [s.solution for s in samples]
         setpoints, states = (np.concatenate([getattr(m, name) for m in motions]) for name in ("setpoint", "states"))
-        all_steps = replace(motions[0], setpoint=setpoints, states=states)
+        all_steps = replace(motions[0], setpoint=setpoints, states=states, contact_force=None)
         counts = np.array([len(m.states) for m in motions])[:, None]
         starts = np.cumsum(counts[:, 0]) - counts[:, 0]
         halfway = _halfway(chain, np.vstack([provenance["q_start"], q_command]))

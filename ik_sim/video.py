@@ -228,7 +228,7 @@ def label(
     y = max(5, round(0.025 * height))
     for k, text in enumerate(lines):
         font = _fitting(text, height / (20.0 if k else 18.0), room)
-        draw.text((edge, y), text, font=font, fill=_INK if k == 0 else _SOFT)
+        draw.text((edge, y), _shortened(text, font, room), font=font, fill=_INK if k == 0 else _SOFT)
         y += round(1.25 * font.size)
     keys = [("target", TARGET), ("tool", MEASURED)] + ([("command", GHOST)] if settings.ghost else [])
     font = _fitting("   ".join(f"---- {name}" for name, _ in keys), height / 26.0, room)
@@ -265,6 +265,15 @@ def _fitting(text: str, size: float, room: float) -> Any:
     font: Any = ImageFont.load_default(size=max(9.0, size))
     length = font.getlength(text)
     return font if length <= room else ImageFont.load_default(size=max(8.0, font.size * room / length))
+
+
+def _shortened(text: str, font: Any, room: float) -> str:
+    """What of a text fits in even the smallest letters."""
+    if font.getlength(text) <= room:
+        return text
+    while text and font.getlength(f"{text} ...") > room:
+        text = text[:-1]
+    return f"{text} ..."
 
 
 # --- files ---
