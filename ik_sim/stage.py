@@ -246,7 +246,12 @@ class Stage:
         # Pictures are in the frame of the chain's base, whatever stands below it in the robot's file.
         base = self.robot.chain.base_link
         if base != self.robot.model.root:
-            T_root_base = self.robot.model.chain(self.robot.model.root, base).fk(np.zeros(0))
+            whole, upper = (self.robot.model.chain(link, self.robot.chain.tool_link) for link in (None, base))
+            at_rest = {
+                name: float(value) for name, value in zip(whole.joint_names, whole.clip(np.zeros(whole.n)), strict=True)
+            }
+            q = np.array([at_rest[name] for name in upper.joint_names])
+            T_root_base = whole.fk(list(at_rest.values())) @ np.linalg.inv(upper.fk(q))
             self._at[arm] = np.linalg.inv(T_root_base)
             self._move(arm)
         self.pose(self.robot.q_home)

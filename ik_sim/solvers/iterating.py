@@ -394,8 +394,11 @@ def conclude(c, T, kind, s, w, out):
     """Hand the best joints to the judge and say why it went no further."""
     n = w.q.shape[0]
     st = w.state
-    for i in range(n):
-        out[i] = w.best[i]
+    for i in range(n):  # `out` still holds the seed: of several whole turns the one nearest to it
+        if c[int(c[TURN]) + i] != 0.0:
+            out[i], _ = r.nearest_turn(w.best[i], out[i], c[int(c[LOWER]) + i], c[int(c[UPPER]) + i])
+        else:
+            out[i] = w.best[i]
     out[n + r.ITERATIONS] = st[ITERATION]
     out[n + r.RESTARTS] = st[RESTART]
     out[n + r.TRACE_ROWS] = st[ROWS]
