@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,15 @@ import pybullet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from scipy.spatial.transform import Rotation
 
 import ik_sim
 from ik_sim import se3
 from ik_sim.chain import CENTRE, REACH, Chain, Joint, Mimic
 from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
+
+assert_allclose = functools.partial(np.testing.assert_allclose, rtol=0.0)  # tolerances below are absolute
 
 VECTORS = tomllib.loads((Path(__file__).parent / "data" / "arm_vectors.toml").read_text(encoding="utf-8"))
 IIWA_SIGNS = np.array([1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0])  # the maker counts joint 4 against the table

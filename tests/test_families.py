@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
 
 import ik_sim
 from ik_sim import se3
 from ik_sim.chain import Chain, Joint, Mimic
 from ik_sim.solvers import Status, load_solver
 from ik_sim.target import POINT, POSE
+
+assert_allclose = functools.partial(np.testing.assert_allclose, rtol=0.0)  # tolerances below are absolute
 
 Row = tuple[float, int, float]
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from scipy.linalg import expm
 from scipy.spatial.transform import Rotation
 
 from ik_sim import se3
 from ik_sim.errors import IkSimError, InvalidArgumentError
+
+assert_allclose = functools.partial(np.testing.assert_allclose, rtol=0.0)  # tolerances below are absolute
 
 ROUNDING = 1e-14
 """A few products of matrices whose entries are at most 1, in double precision."""

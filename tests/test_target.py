@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from scipy.spatial.transform import Rotation
 
 import ik_sim
 from ik_sim import se3
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.target import AXIS, POINT, POSE, Target, Tolerance
+
+assert_allclose = functools.partial(np.testing.assert_allclose, rtol=0.0)  # tolerances below are absolute
 
 ROUNDING = 1e-15
 """[-] Unit vectors and rotations of one product or two."""
