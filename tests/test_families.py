@@ -190,7 +190,6 @@ def test_the_configuration_that_made_the_pose_comes_back_when_it_is_the_seed(nam
         assert_allclose(solution.q, q, atol=1e-9 if least > 1e-3 else 1e-6)
 
 
-@pytest.mark.xfail(reason="closed_form takes the elbow nearest to the seed, whichever way the tool then points")
 def test_two_parallel_joints_meet_a_pose_on_the_elbow_that_has_it() -> None:
     chain = build(TABLES["planar 2R"], Writing.plain(2))
     solution = load_solver("closed_form").solve(chain, chain.fk([0.3, 0.7]), [0.9, -0.7])
