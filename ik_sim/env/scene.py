@@ -37,12 +37,12 @@ class Scene:
                 ),
                 (0.0, 0.0, BELOW - 0.01),
             )  # fmt: skip
-            radius = max(setup.tolerance.position, 0.012 * reach)
+            radius = max(setup.tolerance.position, 0.022 * reach)
             self._goal = self._ball(radius, GREEN)
             self._spheres: list[tuple[int, float]] = [(-1, -1.0)] * setup.obstacles
         centre = setup.robot.chain.packed[CENTRE : CENTRE + 3]
         if setup.normal is not None:  # a planar arm is seen from above
-            eye = centre + np.array([0.0, -0.9, 2.1]) * reach
+            eye = centre + np.array([0.0, -0.7, 1.75]) * reach
             look = centre
         else:
             look = centre + np.array([0.15, 0.0, 0.2]) * reach
