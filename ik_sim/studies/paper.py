@@ -539,7 +539,7 @@ def tracking_targets(name: str) -> list[Float[np.ndarray, "4 4"]]:
     straight = chain.fk(np.zeros(chain.n))
     direction = np.array([-1.0, 0.0, 0.0]) if name == "ur5" else np.array([0.0, 0.0, 1.0])
     start = chain.fk(SIGN[name] * Q_START[name])
-    first = l2 + l3 + direction @ (start[:3, 3] - straight[:3, 3])
+    first = np.linalg.norm((l2 + l3) * direction + start[:3, 3] - straight[:3, 3])  # the wrist's start distance
     targets = []
     for i in range(80):
         T = straight.copy()
