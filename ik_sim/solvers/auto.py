@@ -11,11 +11,15 @@ from typing import Any
 
 from ik_sim.solvers import closed_form as cf
 from ik_sim.solvers.levenberg_marquardt import LevenbergMarquardt, solve_levenberg_marquardt
+from ik_sim.target import Tolerance
 
 
 @dataclass(frozen=True)
 class Auto(LevenbergMarquardt):
     """Closed form where the chain's family has one for this kind of target, Levenberg-Marquardt elsewhere."""
+
+    stop: Tolerance = Tolerance()
+    """Stopping rule and verdict."""
 
     def kernel_for(self, family: str, near: bool, kind: int) -> Any:
         """The choice; both kernels read the tolerances from the same places."""
