@@ -137,8 +137,9 @@ def main() -> None:
     steps = arguments.steps or STEPS[algorithm].get(robot, 600_000 if algorithm == "ppo" else 80_000)
 
     count = 64 if algorithm == "ppo" else 8
-    # Episodes start anywhere while it learns, and at home when it is judged.
-    envs = VecMonitor(make_vec_env(env_id, count, motion=arguments.motion, start_range=1.0, **options))
+    # While it learns, episodes start as far about as goals lie; when it is judged, at home.
+    start = 1.0 if robot.startswith("planar") else 0.25
+    envs = VecMonitor(make_vec_env(env_id, count, motion=arguments.motion, start_range=start, **options))
     envs.seed(arguments.seed)
     scale = None
     if algorithm == "ppo":
