@@ -164,42 +164,59 @@ def test_an_edit_is_seen_by_a_module_that_is_loaded_again(program: Program, tmp_
     assert value(program(again)) == 1010.0
 
 
-def test_an_edit_of_the_package_s_own_kernels_or_of_what_they_import_leads_to_a_fresh_cache(tmp_path: Path) -> None:
-    """On a copy of the package, file by file: which edits change the cache's folder?"""
+def test_an_edit_of_the_package_leads_to_a_fresh_cache_for_just_the_kernels_that_it_can_reach(tmp_path: Path) -> None:
+    """On a copy of the package, file by file: whose cache moves to another folder?"""
     shutil.copytree(CHECKOUT / "ik_sim", tmp_path / "ik_sim", ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from ik_sim import compiled; print(compiled._cache_folder(frozenset()))"
+    code = (
+        "from pathlib import Path\nfrom ik_sim import compiled\n"
+        "for name in ('chain.py', 'solvers/closed_form.py', 'solvers/combined.py'):\n"
+        "    print(name, compiled._cache_folder(frozenset(), Path('ik_sim').resolve() / name))\n"
+        "print('a user', compiled._cache_folder(frozenset(), None))"
+    )
 
-    def folder() -> str:
+    def folders() -> dict[str, str]:
         env = environment(tmp_path, PYTHONPATH=str(tmp_path))
         command = [sys.executable, "-c", code]
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+        out = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+        return dict(line.rsplit(" ", 1) for line in out.splitlines())
 
-    before = folder()
-    assert folder() == before
-    for name in ("cli.py", "report.py", "tasks.py", "simulation.py"):
-        path = tmp_path / "ik_sim" / name
-        path.write_text(path.read_text(encoding="utf-8") + "\n# no kernel here\n", encoding="utf-8")
-    assert folder() == before  # or every edit of a message would cost a minute of compiling
-    for name in ("chain.py", "target.py", "compiled.py", "solvers/record.py", "solvers/nlopt_c.py"):
+    before = folders()
+    assert folders() == before
+    assert len(set(before.values())) == 4
+    everybody = set(before)
+    for name, reached in {
+        "cli.py": set(),  # or every edit of a message would cost a minute of compiling
+        "simulation.py": set(),
+        "solvers/combined.py": {"solvers/combined.py", "a user"},
+        "solvers/nlopt_c.py": {"solvers/combined.py", "a user"},
+        "solvers/closed_form.py": {"solvers/closed_form.py", "solvers/combined.py", "a user"},
+        "target.py": {"solvers/closed_form.py", "solvers/combined.py", "a user"},  # numbers frozen into kernels
+        "chain.py": everybody,
+        "compiled.py": everybody,
+    }.items():
         path = tmp_path / "ik_sim" / name
         path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
-        after = folder()
-        assert after != before, name
+        after = folders()
+        assert {who for who in everybody if after[who] != before[who]} == reached, name
         before = after
 
 
 def test_old_caches_are_dropped_and_young_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_KEPT_FOLDERS", 6)
+    monkeypatch.setattr(compiled, "_KEPT_FOLDERS", 8)
     week_ago = time.time() - 7 * 86400
     for i in range(10):
         (tmp_path / f"old{i}").mkdir()
         os.utime(tmp_path / f"old{i}", (week_ago + i, week_ago + i))
+    for i in range(5):
         (tmp_path / f"young{i}").mkdir()
     (tmp_path / "mine").mkdir()
     compiled._drop_old_folders(tmp_path, keep=tmp_path / "mine")
     left = {folder.name for folder in tmp_path.iterdir()}
-    # A young one may be in use by a program that runs now, so there may be more than the six that are kept.
-    assert left == {"mine", *(f"young{i}" for i in range(10))}
+    assert left == {"mine", *(f"young{i}" for i in range(5)), "old8", "old9"}  # eight, the latest ones
+    monkeypatch.setattr(compiled, "_KEPT_FOLDERS", 2)
+    compiled._drop_old_folders(tmp_path, keep=tmp_path / "mine")
+    left = {folder.name for folder in tmp_path.iterdir()}
+    assert left == {"mine", *(f"young{i}" for i in range(5))}  # a young one may be in use by a program that runs now
 
 
 # --- several processes, no cache, first and second start ---

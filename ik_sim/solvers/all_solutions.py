@@ -185,8 +185,11 @@ def all_solutions(
     rows, singular = _rows(chain, T, kind, seed, arm_angle, samples)
     solver = cf.ClosedForm(stop=tolerance or Tolerance())
     found = SolutionSet()
-    kept: list[Float[np.ndarray, "n"]] = []
+    branches: list[tuple[Float[np.ndarray, "n"], list[Float[np.ndarray, "n"]]]] = []  # each with its rows
+    alike = 10 * MERGED if chain.form < 10 else 0.1  # polishing may bring two branches together
     for q0, flag in zip(rows, singular, strict=True):
+        twins = [row for q1, kept in branches if np.abs(_wrapped(q1 - q0)).max() < alike for row in kept]
+        branches.append((q0, []))
         for q in _turned(chain, q0, seed) if turns else [q0]:
             row = np.zeros(chain.record_size)
             row[: chain.n] = q
@@ -194,9 +197,11 @@ def all_solutions(
             if chain.form >= 10:
                 _polish_row(chain.packed, T, kind, solver._settings, row)  # type: ignore[attr-defined]
             _judge_row(chain.packed, T, kind, solver._settings, row)  # type: ignore[attr-defined]
-            if row[chain.n + r.STATUS] != r.CONVERGED or any(np.abs(row[: chain.n] - k).max() < MERGED for k in kept):
+            if row[chain.n + r.STATUS] != r.CONVERGED:
                 continue
-            kept.append(row[: chain.n])
+            if twins and np.abs(np.array(twins) - row[: chain.n]).max(axis=1).min() < MERGED:
+                continue
+            branches[-1][1].append(row[: chain.n])
             found.append(Solution(row, chain, solver))
     found.sort(key=lambda s: float(np.sum((s.q - seed) ** 2)))
     if not found:
@@ -276,6 +281,11 @@ def _into(arc: Arc, psi: float) -> float:
     inside = min(1e-3, 0.25 * arc.width)
     low, high = arc.low + inside, arc.high - inside
     return min((min(max(x, low), high) for x in candidates), key=lambda x: min(abs(x - y) for y in candidates))
+
+
+def _wrapped(angles: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """The same angles within half a turn of 0."""
+    return angles - 2.0 * np.pi * np.rint(angles / (2.0 * np.pi))
 
 
 def _nearest(chain: Chain, q: Any, seed: Any) -> Float[np.ndarray, "n"] | None:

@@ -596,12 +596,12 @@ def _same_share(good: int, n: int, expected: float, exact: bool = False, slack: 
     """Whether a count fits an expected share; the printed one is rounded and, unless exact, of a sample of 10 000 too."""
     wide = 3.29 if exact else 3.29 * np.sqrt(1.0 + n / 10_000)
     low, high = wilson(good, n, wide)
-    return low - slack <= expected <= high + slack
+    return bool(low - slack <= expected <= high + slack)
 
 
 def _same_mean(values: Float[np.ndarray, "k"], expected: float) -> bool:
     error = values.std() * np.sqrt(1.0 / len(values) + 1.0 / 10_000)
-    return abs(values.mean() - expected) <= max(4.0 * error, 0.02 * expected)
+    return bool(abs(values.mean() - expected) <= max(4.0 * error, 0.02 * expected))
 
 
 def _bisect(f: Any, low: float, high: float) -> float:
