@@ -747,7 +747,7 @@ def _boxes_drawing(times: list[Any], labels: list[str]) -> Any:
             dict(zip(("whislo", "q1", "med", "q3", "whishi"), np.percentile(v, [1, 25, 50, 75, 99]), strict=True))
             for v in logs
         ]
-        axes.bxp([{**s, "fliers": []} for s in stats], vert=False, showfliers=False, patch_artist=True,
+        axes.bxp([{**s, "fliers": []} for s in stats], orientation="horizontal", showfliers=False, patch_artist=True,
                  boxprops={"facecolor": SKY, "edgecolor": BLUE}, medianprops={"color": BLACK, "linewidth": 1.6})  # fmt: skip
         axes.set_yticks(range(1, len(labels) + 1), labels)
         axes.invert_yaxis()
