@@ -33,6 +33,7 @@ COMMANDS = {
         "ik_sim.studies.command:StudyCommand",
         "Run a study: rows that survive being killed, figures, and one page that explains them.",
     ),
+    "view": ("ik_sim.commands_view:View", "Open the lab: drag a target in the browser and watch the solvers work."),
 }
 """Where a command's class is, and what the overview says of it; here, so that the overview costs no import."""
 PASS, MISUSE, INTERRUPTED = 0, 2, 130

@@ -144,6 +144,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(text, pytrace=False) if "IK_SIM_TEST_ALL" in os.environ else pytest.skip(text)
 
 
+@pytest.fixture
+def fake_tab() -> Iterator[Callable[..., Any]]:
+    """Opens tabs of the lab without a browser: `fake_tab(server.address)`; see tests/fake_tab.py."""
+    spec = importlib.util.spec_from_file_location("fake_tab", Path(__file__).parent / "fake_tab.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tabs: list[Any] = []
+
+    def open_tab(*args: Any, **kwargs: Any) -> Any:
+        tabs.append(module.FakeTab(*args, **kwargs))
+        return tabs[-1]
+
+    yield open_tab
+    for tab in tabs:
+        tab.close()
+
+
 @pytest.fixture(scope="session")
 def display() -> Iterator[str]:
     """Name of an X display, such as ":1": a virtual one where Xvfb is installed, else the user's own."""
