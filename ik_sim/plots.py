@@ -16,6 +16,7 @@ import numpy as np
 
 from ik_sim.tasks import Task
 from ik_sim.tracking_log import MOVING, SETTLED, SETTLING, TrackingLog
+from ik_sim.verdict import CAUSES, NOTABLE, split
 
 STYLE = """
 .chart { color: #1b1f24; --c0: #0072b2; --c1: #d98200; --c2: #00875f; --c3: #c8430a; --c4: #a8467f; --c5: #2f9bd8;
@@ -29,6 +30,7 @@ STYLE = """
 .chart .ink { --c: currentColor; } .chart .c0 { --c: var(--c0); } .chart .c1 { --c: var(--c1); }
 .chart .c2 { --c: var(--c2); } .chart .c3 { --c: var(--c3); } .chart .c4 { --c: var(--c4); }
 .chart .c5 { --c: var(--c5); } .chart .c6 { --c: var(--c6); }
+.chart .faint { --c: currentColor; stroke-opacity: .25; }
 .chart .line { stroke: var(--c); fill: none; stroke-linejoin: round; stroke-linecap: round; }
 .chart .dots { fill: var(--c); } .chart .bars { fill: var(--c); }
 """
@@ -55,6 +57,8 @@ class Chart:
     y_range: tuple[float, float] | None = None
     equal: bool = False
     """One metre is as long on either axis."""
+    bare: bool = False
+    """Without axes: for what brings its own."""
     items: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def line(self, x: Any, y: Any, colour: str, name: str = "", width: float = 1.4, dash: str = "") -> None:
@@ -87,6 +91,10 @@ class Chart:
         """Green ground below a value."""
         self._add("good", x=span, y=[below], name="")
 
+    def text(self, x: float, y: float, words: str, anchor: str = "middle") -> None:
+        """Words in the picture."""
+        self._add("text", x=[x], y=[y], words=words, anchor=anchor, name="")
+
     def _add(self, kind: str, x: Any, y: Any, **rest: Any) -> None:
         self.items.append((kind, {"x": np.asarray(x, dtype=float), "y": np.asarray(y, dtype=float), **rest}))
 
@@ -106,23 +114,26 @@ class Chart:
             return y0 - (_axis(v, self.log_y) - ya) / (yb - ya) * (y0 - y1)
 
         out = [f'<text class="title" x="{_n(x0)}" y="{_n(top + 15)}">{escape(self.title)}</text>']
-        for value, label in _ticks(xa, xb, self.log_x, (x1 - x0) / 70):
-            x = _n(x0 + (value - xa) / (xb - xa) * (x1 - x0))
-            out.append(f'<path class="grid" d="M{x} {_n(y0)}V{_n(y1)}"/>')
-            out.append(f'<text x="{x}" y="{_n(y0 + 14)}" text-anchor="middle">{label}</text>')
-        for value, label in _ticks(ya, yb, self.log_y, (y0 - y1) / 34):
-            y = y0 - (value - ya) / (yb - ya) * (y0 - y1)
-            out.append(f'<path class="grid" d="M{_n(x0)} {_n(y)}H{_n(x1)}"/>')
-            out.append(f'<text x="{_n(x0 - 6)}" y="{_n(y + 4)}" text-anchor="end">{label}</text>')
+        if not self.bare:
+            for value, label in _ticks(xa, xb, self.log_x, (x1 - x0) / 70):
+                x = _n(x0 + (value - xa) / (xb - xa) * (x1 - x0))
+                out.append(f'<path class="grid" d="M{x} {_n(y0)}V{_n(y1)}"/>')
+                out.append(f'<text x="{x}" y="{_n(y0 + 14)}" text-anchor="middle">{label}</text>')
+            for value, label in _ticks(ya, yb, self.log_y, (y0 - y1) / 34):
+                y = y0 - (value - ya) / (yb - ya) * (y0 - y1)
+                out.append(f'<path class="grid" d="M{_n(x0)} {_n(y)}H{_n(x1)}"/>')
+                out.append(f'<text x="{_n(x0 - 6)}" y="{_n(y + 4)}" text-anchor="end">{label}</text>')
         clip = f"clip{_n(x0)}-{_n(y1)}-{_n(x1)}-{_n(y0)}".replace(".", "_")
         box = f'x="{_n(x0)}" y="{_n(y1)}" width="{_n(x1 - x0)}" height="{_n(y0 - y1)}"'
         out.append(f'<clipPath id="{clip}"><rect {box}/></clipPath><g clip-path="url(#{clip})">')
         out += [self._item(kind, item, px, py, (x0, x1, y0, y1)) for kind, item in self.items]
-        out.append(f'</g><rect class="frame" {box}/>')
-        middle = _n(0.5 * (x0 + x1))
-        out.append(f'<text x="{middle}" y="{_n(y0 + 30)}" text-anchor="middle">{escape(self.x_label)}</text>')
-        turn = f'transform="translate({_n(left + 13)} {_n(0.5 * (y0 + y1))}) rotate(-90)"'
-        out.append(f'<text {turn} text-anchor="middle">{escape(self.y_label)}</text>')
+        out.append("</g>")
+        if not self.bare:
+            out.append(f'<rect class="frame" {box}/>')
+            middle = _n(0.5 * (x0 + x1))
+            out.append(f'<text x="{middle}" y="{_n(y0 + 30)}" text-anchor="middle">{escape(self.x_label)}</text>')
+            turn = f'transform="translate({_n(left + 13)} {_n(0.5 * (y0 + y1))}) rotate(-90)"'
+            out.append(f'<text {turn} text-anchor="middle">{escape(self.y_label)}</text>')
         for i, row in enumerate(legend):
             y = y0 + _BOTTOM + _LINE * i + 6
             for x, item in row:
@@ -144,6 +155,9 @@ class Chart:
             return (
                 f'<rect class="good" x="{_n(a)}" y="{_n(top)}" width="{_n(b - a)}" height="{_n(max(0.0, y0 - top))}"/>'
             )
+        if kind == "text":
+            where = f'x="{_n(float(px(x[0])))}" y="{_n(float(py(y[0])) + 4)}"'
+            return f'<text {where} text-anchor="{item["anchor"]}">{escape(item["words"])}</text>'
         if kind == "bars":
             base, parts = y0, []
             for a, b, h in zip(px(x[:-1]), px(x[1:]), py(y), strict=True):
@@ -162,8 +176,7 @@ class Chart:
         elif kind == "mark":
             path = f"M{_n(float(px(x[0])))} {_n(y0)}V{_n(y1)}"
         else:
-            points = _thinned(px(x), py(y))
-            path = "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in points)
+            path = "".join(_stretch(points) for points in _stretches(px(x), py(y)))
         return f'<path class="line {item["colour"]}" {_stroke(item)} d="{path}"/>'
 
     def _limits(self, width: float, height: float) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -232,7 +245,7 @@ def figures(log: TrackingLog, task: Task) -> dict[str, str]:
 
 
 def _errors(log: TrackingLog, task: Task, kind: str, unit: str, scale: float) -> list[Chart]:
-    chart = Chart(f"{kind.capitalize()} error by its part", "time [s]", f"{kind} error [{unit}]", log_y=True,
+    chart = Chart(f"{kind.capitalize()} error by its cause", "time [s]", f"{kind} error [{unit}]", log_y=True,
                   x_range=(0.0, float(log.time[-1])))  # fmt: skip
     _shade_phases(chart, log)
     for phase in (MOVING, SETTLED):
@@ -243,15 +256,23 @@ def _errors(log: TrackingLog, task: Task, kind: str, unit: str, scale: float) ->
     limit, span = getattr(task.tolerance, f"residual_{kind}"), _span(log, MOVING)
     if limit is not None and span is not None:
         chart.level(limit * scale, "c0", "residual tolerance", dash="2 3", span=span)
-    for part, colour, width, dash, name in (
-        ("tracking", "ink", 2.6, "", "tracking error"),
-        ("lag", "c1", 1.4, "", "lag"),
-        ("limits", "c3", 1.4, "2 3", "torque and speed limits"),
-        ("residual", "c0", 1.4, "6 3", "solver residual"),
-    ):
-        values = np.maximum(getattr(log, f"{part}_{kind}") * scale, FLOOR)
-        chart.line(log.time, values, colour, name, width, dash)
+    chart.line(log.time, np.maximum(getattr(log, f"tracking_{kind}") * scale, FLOOR), "ink", "tracking error", 2.6)
+    parts = split(log, kind)
+    for name, (colour, dash) in _CAUSE_LINES.items():
+        if parts[name].max() > NOTABLE or name in ("solver", "lag"):
+            values = np.where(parts[name] > 0.0, np.maximum(parts[name] * scale, FLOOR), np.nan)
+            chart.line(log.time, values, colour, CAUSES[name], 1.5, dash)
     return [chart]
+
+
+_CAUSE_LINES = {
+    "solver": ("c0", "6 3"),
+    "joint_limit": ("c4", "9 3 2 3"),
+    "lag": ("c1", ""),
+    "torque": ("c3", "2 3"),
+    "speed": ("c5", "5 2"),
+    "contact": ("c6", "1 3"),
+}
 
 
 def _path(log: TrackingLog, task: Task) -> list[Chart]:
@@ -265,6 +286,62 @@ def _path(log: TrackingLog, task: Task) -> list[Chart]:
         chart.dots(wanted[:1, i], wanted[:1, j], "ink", "start", 3.5)
         charts.append(chart)
     return charts
+
+
+_AZIMUTH, _ELEVATION = math.radians(-55.0), math.radians(24.0)  # of the eye that sees the path in space
+
+
+def _path_3d(log: TrackingLog, task: Task) -> list[Chart]:
+    """Target and measured path of the tool in space, with what the measured one casts straight down."""
+    ca, sa, ce, se = math.cos(_AZIMUTH), math.sin(_AZIMUTH), math.cos(_ELEVATION), math.sin(_ELEVATION)
+    onto = np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce]]).T
+    chart = Chart("Path in space", "", "", equal=True, bare=True)
+    wanted, driven = log.targets[:, :3, 3], log.tool_measured
+    points = np.concatenate([wanted, driven])
+    size = max(float(np.ptp(points, axis=0).max()), 1e-3)
+    middle = 0.5 * (points.max(axis=0) + points.min(axis=0))
+    half = np.maximum(0.55 * np.ptp(points, axis=0), 0.35 * size)
+    low, high = middle - half, middle + half
+
+    def draw(xyz: Any, colour: str, name: str = "", width: float = 1.4, dash: str = "") -> None:
+        uv = np.asarray(xyz, dtype=float) @ onto
+        chart.line(uv[:, 0], uv[:, 1], colour, name, width, dash)
+
+    near, far = np.where(np.array([ca, sa, 1.0]) > 0.0, high, low), np.where([ca > 0.0, sa > 0.0, True], low, high)
+    away = 0.16 * float(half.max())
+    for axis, other in ((0, 1), (1, 0), (2, 0)):
+        for value, label in _ticks(low[axis], high[axis], False, 4.0):
+            # A grid line on the floor, or on the wall at the back; its number stands before the near edge.
+            line = np.stack([far, far])
+            line[:, axis] = value
+            if axis == 2:
+                line[0, 1], line[1, 1], line[:, 0] = low[1], high[1], far[0]
+                foot = line[np.argmin((line @ onto)[:, 0])]
+                spot = foot @ onto - [0.3 * away, 0.0]
+            else:
+                line[0, other], line[1, other], line[:, 2] = far[other], near[other], low[2]
+                foot = line[1].copy()
+                foot[other] += np.sign(near[other] - far[other]) * away
+                spot = foot @ onto
+            draw(line, "faint", width=0.8)
+            chart.text(float(spot[0]), float(spot[1]), label, "end" if axis == 2 else "middle")
+        edge = np.array([near[0], near[1], low[2]])
+        edge[axis] = middle[axis]
+        if axis == 2:
+            ends = np.array([[far[0], low[1], middle[2]], [far[0], high[1], middle[2]]])
+            spot = ends[np.argmin((ends @ onto)[:, 0])] @ onto - [2.9 * away, 0.0]
+        else:
+            edge[other] += np.sign(near[other] - far[other]) * 3.0 * away
+            spot = edge @ onto
+        chart.text(float(spot[0]), float(spot[1]), f"{'xyz'[axis]} [m]")
+    floor = driven.copy()
+    floor[:, 2] = low[2]
+    draw(floor, "faint", "measured, straight below", 2.0)
+    draw(wanted, "c5", "target", 5.0)
+    draw(driven, "c3", "measured", 1.4)
+    start = wanted[:1] @ onto
+    chart.dots(start[:, 0], start[:, 1], "ink", "start", 3.5)
+    return [chart]
 
 
 def _joints(log: TrackingLog, task: Task) -> list[Chart]:
@@ -300,8 +377,8 @@ def _joint_line(chart: Chart, log: TrackingLog, j: int, values: Any, name: str) 
 
 def _solve_time(log: TrackingLog, task: Task) -> list[Chart]:
     moving = log.of_phase(MOVING)
-    when, times, slsqp = log.time[moving], 1e6 * log.solve_time[moving], log.used_slsqp[moving]
-    chart = Chart("Solve time", "time [s]", "wall time of one solve [µs]", log_y=True,
+    when, times, slsqp = log.time[moving], 1e3 * log.solve_time[moving], log.used_slsqp[moving]
+    chart = Chart("Solve time", "time [s]", "wall time of one solve [ms]", log_y=True,
                   x_range=(0.0, float(log.time[-1])))  # fmt: skip
     for rows, colour, name in ((~slsqp, "c0", "without optimiser"), (slsqp, "c1", "with SLSQP")):
         if rows.any():
@@ -310,10 +387,10 @@ def _solve_time(log: TrackingLog, task: Task) -> list[Chart]:
     for name, limit, percentile in budgets:
         dash = "" if percentile == 50 else "5 4"
         value = float(np.percentile(times, percentile))
-        chart.level(value, "ink", f"{name} {value:.3g} µs", dash)
+        chart.level(value, "ink", f"{name} {value:.3g} ms", dash)
         if limit is not None:
-            chart.level(1e3 * limit, "c3", f"budget, {name}", dash)
-    spread = Chart("Its distribution", "wall time of one solve [µs]", "number of targets", log_x=True)
+            chart.level(limit, "c3", f"budget, {name}", dash)
+    spread = Chart("Its distribution", "wall time of one solve [ms]", "number of targets", log_x=True)
     edges = np.geomspace(0.9 * times.min(), 1.1 * times.max(), 25)
     spread.bars(edges, np.histogram(times, edges)[0], "c5")
     return [chart, spread]
@@ -350,6 +427,7 @@ _DRAWINGS = {
     "position_error": lambda log, task: _errors(log, task, "position", "mm", 1000.0),
     "rotation_error": lambda log, task: _errors(log, task, "rotation", "rad", 1.0),
     "path": _path,
+    "path_3d": _path_3d,
     "joints": _joints,
     "torque": _torque,
     "solve_time": _solve_time,
@@ -396,6 +474,18 @@ def _ticks(low: float, high: float, log: bool, most: float) -> list[tuple[float,
     step = next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= raw)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [(k * step, f"{round(k * step, 12):g}") for k in range(first, last + 1)]
+
+
+def _stretches(x: Any, y: Any) -> list[list[tuple[float, float]]]:
+    """A line's points, in pieces between the places where it has no value."""
+    gaps = np.flatnonzero(np.diff(np.concatenate([[False], np.isfinite(y), [False]]).astype(int)))
+    return [_thinned(x[a:b], y[a:b]) for a, b in zip(gaps[::2], gaps[1::2], strict=True)]
+
+
+def _stretch(points: list[tuple[float, float]]) -> str:
+    if len(points) == 1:  # a dot, thanks to round ends
+        return f"M{_n(points[0][0])} {_n(points[0][1])}h0"
+    return "M" + "L".join(f"{_n(a)} {_n(b)}" for a, b in points)
 
 
 def _thinned(x: Any, y: Any) -> list[tuple[float, float]]:

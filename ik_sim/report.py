@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ik_sim import plots, run_folder
+from ik_sim import plots, raster, run_folder
 from ik_sim.tasks import Task
 from ik_sim.tracking_log import TrackingLog
-from ik_sim.verdict import Metric, Violation, check, metrics
+from ik_sim.verdict import CAUSES, NOTABLE, Metric, Violation, check, metrics
 
 _TITLES = {
     "converged_share": "targets converged",
@@ -56,6 +56,7 @@ def write_run(
         (folder / "plots").mkdir()
         for name, drawing in drawings.items():
             (folder / "plots" / f"{name}.svg").write_text(plots.svg_file(drawing), encoding="utf-8")
+            (folder / "plots" / f"{name}.png").write_bytes(raster.png(drawing))
         video = None if make_video is None else make_video(log, folder)
         page = html_report(log, task, figures, violations, result["summary"], drawings, video)
         (folder / "report.html").write_text(page, encoding="utf-8")
@@ -116,6 +117,8 @@ def html_report(
         warnings=f"<h2>Assumptions</h2><ul>{warnings}</ul>" if warnings else "",
         video=_video(video),
         rows="".join(_row(m) for m in figures),
+        dominant=_e(_dominant_words(summary)),
+        causes="".join(_cause_row(name, summary) for name in CAUSES),
         parts="".join(_part_row(name, summary) for name in _PARTS),
         times=_e(
             f"median {number(solve['median'])} ms, p95 {number(solve['p95'])} ms, p99 {number(solve['p99'])} ms, "
@@ -173,6 +176,23 @@ def _part_row(name: str, summary: dict[str, Any]) -> str:
     return f"<tr><td>{_e(_PARTS[name])}</td>{cells}</tr>"
 
 
+def _dominant_words(summary: dict[str, Any]) -> str:
+    """Which cause has the largest share of the error, with its numbers."""
+    causes = summary["causes"]
+    name = max(causes, key=lambda key: causes[key]["position_max_m"])
+    most = causes[name]
+    if most["position_max_m"] < NOTABLE:
+        return "Whatever is left of the error is rounding."
+    share = f"the largest part on {100.0 * most['share_of_ticks']:.0f} % of the ticks"
+    return f"Mostly {CAUSES[name]}: up to {number(1000.0 * most['position_max_m'])} mm, {share}."
+
+
+def _cause_row(name: str, summary: dict[str, Any]) -> str:
+    row = summary["causes"][name]
+    cells = [number(row["position_max_m"]), number(row["rotation_max_rad"]), f"{100.0 * row['share_of_ticks']:.0f} %"]
+    return f"<tr><td>{_e(CAUSES[name])}</td>{''.join(f'<td class=n>{cell}</td>' for cell in cells)}</tr>"
+
+
 def _joint_row(name: str, summary: dict[str, Any]) -> str:
     cells = (
         100.0 * summary["torque_share_max"][name],
@@ -223,6 +243,11 @@ pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding
 <div class="wide"><table><tr><th></th><th class="n">worst</th><th class="n">limit</th><th class="n">at [s]</th>
 <th></th></tr>
 {rows}</table></div>
+<h2>Errors by their cause</h2>
+<p>{dominant}</p>
+<div class="wide"><table><tr><th></th><th class="n">largest [m]</th><th class="n">largest [rad]</th>
+<th class="n">the largest part on</th></tr>
+{causes}</table></div>
 <h2>Errors by their part</h2>
 <div class="wide"><table><tr><th></th><th class="n">moving: max</th><th class="n">rms</th><th class="n">final</th>
 <th class="n">settled: max</th><th class="n">rms</th><th class="n">final</th></tr>

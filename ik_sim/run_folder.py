@@ -24,12 +24,12 @@ import numpy as np
 from ik_sim.errors import FileFormatError, IkSimError
 from ik_sim.tasks import Task
 from ik_sim.tracking_log import TrackingLog
-from ik_sim.verdict import Metric, Violation, summary
+from ik_sim.verdict import Metric, Violation, dominant, split, summary
 
 RUN_FILE, SAMPLES_FILE, VERDICT_FILE, JUNIT_FILE = "run.json", "samples.csv", "verdict.json", "junit.xml"
 FORMAT = 1
 """Of the files in a run folder; goes up when an older reader would misread them."""
-_TEXT = ("phase", "label", "status", "reason", "contact_link")
+_TEXT = ("phase", "label", "status", "reason", "contact_link", "cause")
 _FLAGS = ("clipped", "used_slsqp")
 _COUNTS = ("iterations", "evaluations", "restarts")
 
@@ -84,10 +84,13 @@ def _alive(pid: int) -> bool:
 
 
 def save_log(folder: Path, log: TrackingLog) -> None:
-    """Write `run.json` and the samples: as CSV, which restores every bit, and as Parquet where pyarrow is installed."""
+    """Write `run.json` and the samples: as CSV, which restores every bit, and as Parquet where pyarrow is installed.
+
+    Behind the log's own columns stand those that follow from them: the error's split into its causes.
+    """
     head = {"format": FORMAT, "joint_names": list(log.joint_names), **log.provenance}
     (folder / RUN_FILE).write_text(json_text(head), encoding="utf-8")
-    columns = {name: _plain(values) for name, values in log.columns().items()}
+    columns = {name: _plain(values) for name, values in (log.columns() | _causes(log)).items()}
     with open(folder / SAMPLES_FILE, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -126,6 +129,16 @@ def load_log(folder: str | os.PathLike[str]) -> TrackingLog:
         return TrackingLog.from_columns(columns, names, head)
     except (KeyError, ValueError, IndexError) as error:
         raise FileFormatError(place / SAMPLES_FILE, f"is damaged: {error}") from None
+
+
+def _causes(log: TrackingLog) -> dict[str, Any]:
+    """The largest part of each tick's position error, and all parts: `by_torque_position_m` and so on."""
+    parts = {
+        f"by_{name}_{kind}_{unit}": values
+        for kind, unit in (("position", "m"), ("rotation", "rad"))
+        for name, values in split(log, kind).items()
+    }
+    return {"cause": dominant(log), **parts}
 
 
 def _plain(values: Any) -> list[Any]:

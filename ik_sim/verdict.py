@@ -15,6 +15,19 @@ from ik_sim.tracking_log import MOVING, SETTLED, TrackingLog, pose_errors
 
 CAUSE_SHARE = 0.3
 """What comes to this share of the largest is named beside it: parts of an error, and joints that saturated."""
+CAUSES = {
+    "solver": "solver residual",
+    "joint_limit": "joint limit",
+    "lag": "controller lag",
+    "torque": "torque saturation",
+    "speed": "speed saturation",
+    "contact": "contact",
+}
+"""What a tracking error is split into, and what each is called."""
+AT_LIMIT = 1e-6
+"""A commanded joint this near to its limit stands at it [rad or m]."""
+NOTABLE = 1e-9
+"""Parts of an error below this are rounding [m or rad]."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,8 @@ def summary(log: TrackingLog) -> dict[str, Any]:
 
     times = 1000.0 * log.solve_time[moving]
     parts = ("residual", "servo", "lag", "limits", "tracking")
+    by_cause = {kind: split(log, kind) for kind in ("position", "rotation")}
+    largest = dominant(log)[moving | settled]
     return {
         "targets": int(moving.sum()),
         "converged": int(log.converged[moving].sum()),
@@ -154,6 +169,14 @@ def summary(log: TrackingLog) -> dict[str, Any]:
             }
             for part in parts
             for kind, unit in (("position", "m"), ("rotation", "rad"))
+        },
+        "causes": {
+            name: {
+                "position_max_m": float(by_cause["position"][name][moving | settled].max()),
+                "rotation_max_rad": float(by_cause["rotation"][name][moving | settled].max()),
+                "share_of_ticks": float((largest == name).mean()),
+            }
+            for name in CAUSES
         },
         "joint_error_peak_rad": float(log.joint_error_peak.max()),
         "contact_force_max_N": float(log.contact_force.max()),
@@ -241,6 +264,32 @@ PARTS = ("residual", "lag", "limits")
 """Columns that a tracking error is made of: the solver's part, that of the servo's gains, that of its limits."""
 
 
+def split(log: TrackingLog, kind: str = "position") -> dict[str, Float[np.ndarray, "k"]]:
+    """How far each cause moved the tool, tick by tick, by the names in CAUSES [m], or [rad] for rotation.
+
+    Each part of the error goes to one cause whole. The residual: to the joint limit where a limit stopped the solver or
+    a command was clipped, else to the solver. What motors could not follow: to contact where something pressed on the
+    arm since the joint went astray, else to torque or speed, whichever kept that joint at its limit longer; with neither
+    (a soft servo that sags) to the controller, as the lag. Parts are distances: together they are at least the tracking
+    error, and more where they point different ways.
+    """
+    residual, lag, limits = (getattr(log, f"{part}_{kind}") for part in PARTS)
+    blocked, held_by = _limit_stopped(log), _held_by(log)
+    parts = {
+        "solver": np.where(blocked, 0.0, residual),
+        "joint_limit": np.where(blocked, residual, 0.0),
+        "lag": lag + np.where(held_by == "lag", limits, 0.0),
+    }
+    return parts | {name: np.where(held_by == name, limits, 0.0) for name in ("torque", "speed", "contact")}
+
+
+def dominant(log: TrackingLog, kind: str = "position") -> Any:
+    """The name in CAUSES of the largest part at each tick (k,); empty where all of them are rounding."""
+    parts = split(log, kind)
+    table = np.stack(list(parts.values()))
+    return np.where(table.max(axis=0) < NOTABLE, "", np.array(list(parts))[table.argmax(axis=0)])
+
+
 def cause(log: TrackingLog, row: int, kind: str = "position") -> str:
     """Why the tool was off its target at that row, in words: the largest of the error's parts."""
     unit = "m" if kind == "position" else "rad"
@@ -253,8 +302,33 @@ def cause(log: TrackingLog, row: int, kind: str = "position") -> str:
     return f"{words} [{split}]"
 
 
+def _at_limit(log: TrackingLog) -> Bool[np.ndarray, "k n"]:
+    """Which commanded joints stand at one of their limits."""
+    facts = log.provenance["robot"]
+    lower = np.array([-np.inf if x is None else x for x in facts["lower"]])
+    upper = np.array([np.inf if x is None else x for x in facts["upper"]])
+    return (log.q_command <= lower + AT_LIMIT) | (log.q_command >= upper - AT_LIMIT)
+
+
+def _limit_stopped(log: TrackingLog) -> Bool[np.ndarray, "k"]:
+    """Where a joint limit kept the command off its target."""
+    status = np.array(log.status)
+    gave_up = (status != Status.CONVERGED) & (status != Status.OUT_OF_REACH) & (status != Status.UNSUPPORTED)
+    return log.clipped | (status == Status.JOINT_LIMITS) | (gave_up & _at_limit(log).any(axis=1))
+
+
 def _solver_words(log: TrackingLog, row: int) -> str:
     status, reason = log.status[row], log.reason[row]
+    if _limit_stopped(log)[row]:
+        facts, found = log.provenance["robot"], [reason] if reason else []
+        if "limit" not in reason:
+            for j in np.flatnonzero(_at_limit(log)[row])[::-1]:
+                low, high = facts["lower"][j], facts["upper"][j]
+                limit = low if low is not None and log.q_command[row, j] <= low + AT_LIMIT else high
+                found.insert(0, f"{log.joint_names[j]} stands at its limit of {limit:.4g}")
+        if log.clipped[row]:
+            found.append("the solver's answer lay outside and was clipped")
+        return f"joint limit: {'; '.join(found)}"
     if status == Status.CONVERGED:
         return "solver residual: the solver stopped there, within its own tolerance"
     if status == Status.OUT_OF_REACH:
@@ -274,12 +348,30 @@ def _lag_words(log: TrackingLog, row: int) -> str:
     )
 
 
-def _limit_words(log: TrackingLog, row: int) -> str:
+def _excursion(log: TrackingLog, row: int) -> tuple[int, int]:
+    """The joint that is farthest from where its gains would have it, and the tick after it was last there."""
     off = np.abs(log.q_unlimited - log.q_measured)
     j = int(np.argmax(off[row]))
-    first = row  # the excursion began after the last tick at which this joint was where its gains would have it
-    while first > 0 and off[first - 1, j] > 0.02 * off[row, j]:
-        first -= 1
+    at_home = np.flatnonzero(off[:row, j] <= 0.02 * off[row, j])
+    return (int(at_home[-1]) + 1 if len(at_home) else 0), j
+
+
+def _held_by(log: TrackingLog) -> Any:
+    """Which cause has the `limits` part of each tick (k,): torque, speed, contact, or lag where no limit was met."""
+    out = np.full(len(log), "lag", dtype="<U8")
+    for row in np.flatnonzero((log.limits_position > NOTABLE) | (log.limits_rotation > NOTABLE)):
+        first, j = _excursion(log, int(row))
+        torque, speed = (x[first : row + 1].mean(axis=0) for x in (log.torque_saturation, log.speed_saturation))
+        if log.contact_force[first : row + 1].any():
+            out[row] = "contact"
+        elif torque.any() or speed.any():
+            out[row] = "torque" if (torque[j], torque.max()) >= (speed[j], speed.max()) else "speed"
+    return out
+
+
+def _limit_words(log: TrackingLog, row: int) -> str:
+    off = np.abs(log.q_unlimited - log.q_measured)
+    first, j = _excursion(log, row)
     control = log.provenance["control"]
     found = []
     for what, column, limits, unit in (

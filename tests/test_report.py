@@ -1,5 +1,7 @@
 """What a run leaves on disk and shows to people."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -9,8 +11,9 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from ik_sim import plots, report, run_folder
+from ik_sim import plots, raster, report, run_folder
 from ik_sim.errors import FileFormatError, IkSimError
 from ik_sim.plots import Chart, svg
 from ik_sim.tasks import load_task
@@ -71,7 +74,7 @@ def test_parquet_holds_the_same_columns(tmp_path, log):
     parquet = pytest.importorskip("pyarrow.parquet")
     run_folder.save_log(tmp_path, log)
     table = parquet.read_table(tmp_path / "samples.parquet")
-    assert table.column_names == list(log.columns())
+    assert table.column_names[: len(log.columns())] == list(log.columns())
     np.testing.assert_array_equal(table["residual_position_m"].to_numpy(), log.residual_position)
 
 
@@ -178,13 +181,14 @@ def test_the_page_stands_alone_and_says_the_verdict_first(tmp_path, log, broken)
     page = (tmp_path / "good" / "report.html").read_text()
     assert page.index('class="verdict pass"') < page.index("<table")
     assert not re.search(r"""(src|href)\s*=|url\((?!#)|@import""", page)  # nothing to fetch
-    assert page.count("<svg") == 7
+    assert page.count("<svg") == 8
     assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", page, flags=re.S)  # no field was left unfilled
     report.write_run(tmp_path / "bad", *broken)
     page = (tmp_path / "bad" / "report.html").read_text()
     assert 'class="verdict fail"' in page
     assert "controller lag" in page
-    assert os.listdir(tmp_path / "bad" / "plots")
+    assert "Mostly controller lag: up to" in page
+    assert {"path_3d.svg", "path_3d.png", "joints.svg", "joints.png"} < set(os.listdir(tmp_path / "bad" / "plots"))
 
 
 def test_words_from_a_task_can_not_become_markup(log):
@@ -202,7 +206,8 @@ def test_words_from_a_task_can_not_become_markup(log):
 def test_plots_are_the_same_bytes_from_the_same_log_and_well_formed(log):
     first, second = plots.figures(log, TASK), plots.figures(log, TASK)
     assert first == second
-    assert set(first) == {"position_error", "rotation_error", "path", "joints", "torque", "solve_time", "residuals"}
+    names = "position_error rotation_error path path_3d joints torque solve_time residuals"
+    assert set(first) == set(names.split())
     for drawing in first.values():
         root = ET.fromstring(drawing)
         assert root.tag.endswith("svg")
@@ -227,6 +232,66 @@ def test_a_line_goes_where_its_numbers_are():
     assert frame is not None
     x, y, width, height = map(float, frame.groups())
     assert f'd="M{x:g} {y + height:g}L{x + width:g} {y:g}"' in drawing
+
+
+def test_samples_hold_the_error_split_into_its_causes(tmp_path, broken):
+    log, _ = broken
+    run_folder.save_log(tmp_path, log)
+    with open(tmp_path / "samples.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    worst = max(rows, key=lambda row: float(row["tracking_position_m"]))
+    assert worst["cause"] == "lag"
+    assert float(worst["by_lag_position_m"]) == pytest.approx(float(worst["tracking_position_m"]), rel=1e-3)
+    assert float(worst["by_torque_position_m"]) == 0.0
+
+
+def test_a_line_without_values_has_gaps():
+    chart = Chart("t", "x", "y", x_range=(0.0, 4.0), y_range=(0.0, 1.0))
+    chart.line([0.0, 1.0, 2.0, 3.0, 4.0], [0.5, 0.5, np.nan, 0.5, np.nan], "c0")
+    path = re.search(r'class="line c0"[^>]* d="([^"]*)"', svg([chart], 400, 300))
+    assert path is not None
+    assert path[1].count("M") == 2
+    assert "L" in path[1].split("M")[1]
+    assert path[1].endswith("h0")  # one value between two gaps is a dot
+
+
+def test_the_picture_of_a_plot_shows_its_lines_where_they_are():
+    chart = Chart("Title", "time [s]", "error [m]", x_range=(0.0, 10.0), y_range=(0.0, 1.0))
+    chart.line([0.0, 10.0], [0.25, 0.25], "c0", "flat", 3.0)
+    chart.dots([5.0], [0.75], "c3", "spot", 6.0)
+    chart.line([0.0, 10.0], [0.5, 0.5], "c2", "dashed", 3.0, "8 8")
+    drawing = svg([chart], 400, 300)
+    picture = np.asarray(Image.open(io.BytesIO(raster.png(drawing))).convert("RGB")).astype(int)
+    assert picture.shape == (600, 800, 3)
+    frame = re.search(r'<rect class="frame" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', drawing)
+    assert frame is not None
+    x, y, width, height = (2.0 * float(v) for v in frame.groups())
+
+    def at(across: float, up: float) -> tuple[int, ...]:
+        return tuple(picture[round(y + (1.0 - up) * height), round(x + across * width)])
+
+    def like(colour: tuple[int, ...], wanted: str) -> bool:
+        return max(abs(a - b) for a, b in zip(colour, bytes.fromhex(wanted), strict=True)) < 30
+
+    assert all(like(at(across, 0.25), "0072b2") for across in (0.1, 0.5, 0.9))
+    assert like(at(0.5, 0.75), "c8430a")
+    drawn = [like(at(across, 0.5), "00875f") for across in np.linspace(0.02, 0.98, 200)]
+    assert 0.3 < np.mean(drawn) < 0.7  # half of a dashed line
+    assert like(at(0.3, 0.9), "ffffff")
+
+
+def test_the_path_in_space_keeps_its_proportions(log):
+    (chart,) = plots._path_3d(log, TASK)
+    lines = {item["name"]: item for kind, item in chart.items if kind == "line"}
+    for name, points in (("target", log.targets[:, :3, 3]), ("measured", log.tool_measured)):
+        uv = np.stack([lines[name]["x"], lines[name]["y"]], axis=1)
+        # A picture from one direction shortens lengths, never stretches them.
+        assert (
+            np.linalg.norm(np.diff(uv, axis=0), axis=1) <= np.linalg.norm(np.diff(points, axis=0), axis=1) + 1e-12
+        ).all()
+        assert np.linalg.norm(uv[-1] - uv[0]) > 0.3 * np.linalg.norm(points[-1] - points[0])
+    words = [item["words"] for kind, item in chart.items if kind == "text"]
+    assert {"x [m]", "y [m]", "z [m]"} <= set(words)
 
 
 def test_axes_of_equal_scale_and_powers_of_ten():
