@@ -10,7 +10,7 @@ renderer: the floor by the camera's own geometry, the shadow from a second look 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ik_sim.chain import Chain
 from ik_sim.errors import InvalidArgumentError, UnknownNameError
 from ik_sim.robots import Robot
 from ik_sim.stage import Look, Stage
+from ik_sim.urdf import Shape
 
 CAMERAS = ("auto", "corner", "front", "side", "back", "top")
 MEASURED, TARGET, GHOST = (0.83, 0.27, 0.0), (0.0, 0.45, 0.70), (0.34, 0.71, 0.91)  # colours of Okabe & Ito 2008
@@ -126,11 +127,68 @@ def frame(
     return Camera(R @ centre, R, fov, max(0.02, float(depths.min()) - span), float(depths.max()) + 3.0 * span)
 
 
-def arm_points(chain: Chain, q: Any) -> Float[np.ndarray, "k 3"]:
-    """Points around the arm at some configurations (k, n): its joints with as much room as its links are thick."""
-    joints = np.concatenate([chain.joint_frames(row)[:, :3, 3] for row in np.atleast_2d(q)])
-    room = thickness(chain)
-    return np.concatenate([joints + room * np.array(corner) for corner in np.ndindex(2, 2, 2)] + [joints - room])
+def arm_points(robot: Robot, q: Any) -> Float[np.ndarray, "k 3"]:
+    """Points around the arm at some configurations (k, n): its surface as far as its file's shapes are understood.
+
+    Where they aren't (files of meshes other than OBJ), its joints with as much room as its links seem to be thick.
+    """
+    frames = np.stack([robot.chain.joint_frames(row) for row in np.atleast_2d(q)])
+    surface = [
+        (frames[:, i, :3, :3] @ points.T + frames[:, i, :3, 3:]).transpose(0, 2, 1).reshape(-1, 3)
+        for i, points in _surface(robot)
+    ]
+    joints = frames[:, :, :3, 3].reshape(-1, 3)
+    room = 0.0 if surface else thickness(robot.chain)
+    corners = [joints + room * np.array(corner) for corner in np.ndindex(2, 2, 2)] + [joints - room]
+    return np.concatenate([*(corners if room else [joints]), *surface])
+
+
+@lru_cache(maxsize=16)
+def _surface(robot: Robot) -> list[tuple[int, Float[np.ndarray, "k 3"]]]:
+    """Outermost points of each link's shapes: the number of the joint frame that carries them, and where in it."""
+    chain, model = robot.chain, robot.model
+    frames = chain.joint_frames(robot.q_home)
+    children = {joint.name: joint.child for joint in model.joints}
+    carried = [(0, model.link(chain.base_link), frames[0])]
+    for i, name in enumerate(chain.joint_names, start=1):
+        part = model.chain(chain.base_link, children[name])
+        at = {joint: value for joint, value in zip(chain.joint_names, robot.q_home, strict=True)}
+        carried.append((i, model.link(children[name]), part.fk([at[joint] for joint in part.joint_names])))
+    if len(frames) != len(carried) + 1:  # mimic joints have frames of their own
+        return []
+    out = []
+    for i, link, T_base_link in carried:
+        T = np.linalg.inv(frames[i]) @ T_base_link
+        for shape in link.visuals:
+            points = _shape_points(shape)
+            if points is None:
+                return []
+            points = points @ shape.T_link_shape[:3, :3].T + shape.T_link_shape[:3, 3]
+            points = points @ T[:3, :3].T + T[:3, 3]
+            out.append((i, points[np.unique((points @ _DIRECTIONS.T).argmax(axis=0))]))
+    return out
+
+
+def _shape_points(shape: Shape) -> Float[np.ndarray, "k 3"] | None:
+    if shape.kind == "mesh":
+        if shape.path is None or shape.path.suffix.lower() != ".obj":
+            return None
+        with open(shape.path, encoding="utf-8", errors="replace") as file:
+            rows = [line.split()[1:4] for line in file if line.startswith("v ")]
+        return np.array(rows, dtype=float).reshape(-1, 3) * (shape.size or (1.0, 1.0, 1.0))
+    corners = np.array(list(np.ndindex(2, 2, 2))) * 2.0 - 1.0
+    if shape.kind == "box":
+        return 0.5 * corners * shape.size
+    if shape.kind == "sphere":
+        return corners * shape.size[0]
+    if shape.kind in ("cylinder", "capsule"):
+        radius, length = shape.size
+        return corners * [radius, radius, 0.5 * length + radius * (shape.kind == "capsule")]
+    return None
+
+
+_DIRECTIONS = np.array([d for d in np.ndindex(5, 5, 5) if d != (2, 2, 2)]) - 2.0
+"""In which the outermost points are looked for."""
 
 
 def thickness(chain: Chain) -> float:
@@ -139,7 +197,7 @@ def thickness(chain: Chain) -> float:
     return 0.17 * float(np.linalg.norm(np.diff(frames, axis=0), axis=1).max())
 
 
-def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float, headroom: float = 0.0) -> Camera:
+def camera(name: str, robot: Robot, q: Any, path: Any, aspect: float, headroom: float = 0.0) -> Camera:
     """A preset, framed on the arm at these configurations and on a path.
 
     `auto` looks at a planar arm from the top, and at others from the corner from which the path is widest, with the
@@ -147,7 +205,7 @@ def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float, headroom: 
 
     Args:
         name: one of CAMERAS.
-        chain: the arm.
+        robot: the arm.
         q: configurations to have in the picture (k, n) [rad].
         path: points to have in the picture (m, 3) [m].
         aspect: width over height.
@@ -155,8 +213,8 @@ def camera(name: str, chain: Chain, q: Any, path: Any, aspect: float, headroom: 
     """
     if name not in CAMERAS:
         raise UnknownNameError("camera", name, CAMERAS)
-    path = np.asarray(path, dtype=float).reshape(-1, 3)
-    points = np.concatenate([arm_points(chain, q), path])
+    chain, path = robot.chain, np.asarray(path, dtype=float).reshape(-1, 3)
+    points = np.concatenate([arm_points(robot, q), path])
     if name == "auto" and chain.family.startswith("planar"):
         name = "top"
     fixed = {"front": (0.0, 0.12), "back": (np.pi, 0.35), "side": (-0.5 * np.pi, 0.12), "top": (-0.5 * np.pi, 1.5607)}
@@ -304,8 +362,8 @@ class Studio:
         path = trace if targets is None else np.asarray(targets, dtype=float).reshape(-1, 3)
         few = self.q_measured[np.unique(np.linspace(0, len(self.times) - 1, 24).astype(int))]
         aspect = size[0] / size[1]
-        self.camera = camera(view, chain, few, path, aspect, headroom) if isinstance(view, str) else view
-        shown = arm_points(chain, few)
+        self.camera = camera(view, robot, few, path, aspect, headroom) if isinstance(view, str) else view
+        shown = arm_points(robot, few)
         low = min(0.0, float(chain.fk_batch(few)[:, 2, 3].min()), float(path[:, 2].min()))
         points = np.concatenate([shown, path])
         flat = points[:, :2] - LIGHT[:2] / LIGHT[2] * np.maximum(points[:, 2:] - low, 0.0)

@@ -40,8 +40,8 @@ def png(drawing: str) -> bytes:
         for child in element:
             _draw(inside, child)
         x, y, w, h = _box(clips[element.get("clip-path", "")[5:-1]])
-        place = tuple(round(_K * v) for v in (x, y, x + w, y + h))
-        image.paste(inside.crop(place), place[:2])
+        left, top, right, bottom = (round(_K * v) for v in (x, y, x + w, y + h))
+        image.paste(inside.crop((left, top, right, bottom)), (left, top))
     file = io.BytesIO()
     small = image.reduce(SMOOTH).quantize(96, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     small.save(file, "PNG")

@@ -26,7 +26,7 @@ from ik_sim.errors import IkSimError, InvalidArgumentError, MissingDependencyErr
 from ik_sim.pictures import CAMERAS, GHOST, MEASURED, TARGET, Studio, camera
 from ik_sim.robots import Robot, load_robot, robot_names
 from ik_sim.stage import RENDERERS
-from ik_sim.tracking_log import TrackingLog
+from ik_sim.tracking_log import MOVING, TrackingLog
 
 FORMATS = ("mp4", "gif", "webp")
 HEADROOM = 0.09
@@ -154,9 +154,7 @@ def make_video(
     if len(logs) > 1 and len({robot.name for robot in robots}) == 1:
         rows = np.concatenate([log.q_measured[:: max(1, len(log) // 16)] for log in logs])
         path_points = np.concatenate([log.targets[:, :3, 3] for log in logs])
-        view = camera(
-            settings.camera, robots[0].chain, rows, path_points, widths[0] / size[1], HEADROOM * settings.overlay
-        )
+        view = camera(settings.camera, robots[0], rows, path_points, widths[0] / size[1], HEADROOM * settings.overlay)
     studios: list[Studio] = []
     try:
         for robot, log, width in zip(robots, logs, widths, strict=True):
@@ -244,14 +242,16 @@ def label(
 
 
 def _titles(logs: Sequence[TrackingLog]) -> list[str]:
-    """Robot and solver of each run, and its gain where that is what differs."""
+    """Robot and solver of each run, and what differs: its gain, or how many iterations a solve of its solver takes."""
     gains = [log.provenance["control"]["position_gain"] for log in logs]
-    told = len(set(gains)) > 1
-    return [
-        f"{log.provenance['robot']['name']}, {log.provenance['task']['solver']['name'].replace('_', ' ')}"
-        + (f", gain {gain:g}" if told else "")
-        for log, gain in zip(logs, gains, strict=True)
-    ]
+    solvers = [log.provenance["task"]["solver"]["name"].replace("_", " ") for log in logs]
+    titles = [f"{log.provenance['robot']['name']}, {solver}" for log, solver in zip(logs, solvers, strict=True)]
+    if len(set(gains)) > 1:
+        return [f"{title}, gain {gain:g}" for title, gain in zip(titles, gains, strict=True)]
+    if len(set(solvers)) > 1:
+        medians = [float(np.median(log.iterations[log.of_phase(MOVING)])) for log in logs]
+        return [f"{title}: {n:g} iterations" for title, n in zip(titles, medians, strict=True)]
+    return titles
 
 
 def _length(metres: float) -> str:

@@ -41,11 +41,24 @@ def studio(robot, *, ghost: float | None = None, size=(160, 120), **more) -> Stu
 def test_every_preset_has_the_whole_arm_and_path_in_its_picture(robot, name, aspect):
     _, q, path = motion(robot)
     size = (round(400 * aspect), 400)
-    points = np.concatenate([arm_points(robot.chain, q), path])
-    pixels = camera(name, robot.chain, q, path, size[0] / size[1]).pixels(points, size)
+    points = np.concatenate([arm_points(robot, q), path])
+    pixels = camera(name, robot, q, path, size[0] / size[1]).pixels(points, size)
     assert pixels.min() > 0.0
     assert pixels[:, 0].max() < size[0]
     assert pixels[:, 1].max() < size[1]
+
+
+@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: robot.name)
+@pytest.mark.parametrize("name", CAMERAS)
+def test_no_part_of_the_arm_is_cut_off_at_a_border(robot, name):
+    with studio(robot, view=name, headroom=0.1) as s:
+        for q in s.q_measured[::4]:
+            s.stage.pose(q)
+            body = s._look().body
+            assert (body == 0).any()
+            assert not (body[[0, -1]] == 0).any()
+            assert not (body[:, [0, -1]] == 0).any()
+            assert not (body[:12] == 0).any()  # the words' place
 
 
 def test_a_camera_is_as_near_as_its_margin_allows():
@@ -194,7 +207,7 @@ def test_misuse_is_refused():
     with pytest.raises(UnknownNameError):
         Stage(UR5, "vulkan")
     with pytest.raises(UnknownNameError):
-        camera("below", UR5.chain, UR5.q_home, np.zeros((0, 3)), 1.0)
+        camera("below", UR5, UR5.q_home, np.zeros((0, 3)), 1.0)
     with pytest.raises(InvalidArgumentError):
         studio(UR5, size=(8, 8))
     with Stage(UR5, "tiny") as s, pytest.raises(UnknownNameError):
