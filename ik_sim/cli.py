@@ -18,6 +18,7 @@ from ik_sim.errors import IkSimError, UnknownNameError
 COMMANDS = {
     "solve": ("ik_sim.commands:Solve", "Find the joints for one target, and say how near they come."),
     "track": ("ik_sim.commands:Track", "Run one task in physics and judge it."),
+    "tune": ("ik_sim.commands_tune:Tune", "Run a task at many servo gains, and set its error against its effort."),
     "video": ("ik_sim.commands_pictures:Video", "Film a recorded run, or several side by side."),
     "validate": (
         "ik_sim.commands:Validate",
@@ -28,6 +29,10 @@ COMMANDS = {
     "bench": (
         "ik_sim.benchmark.command:Bench",
         "Run solvers and other libraries on the same targets, and judge them all alike.",
+    ),
+    "bench env": (
+        "ik_sim.bench_env:BenchEnv",
+        "Measure the Gymnasium environments: steps per second, beside other projects' where those are installed.",
     ),
     "study": (
         "ik_sim.studies.command:StudyCommand",
@@ -84,7 +89,8 @@ def command_class(name: str) -> type[Any]:
 
 def _parse(given: list[str]) -> Any:
     """The command that was asked for, as an object with its options in its fields."""
-    name, *rest = given
+    words = 2 if " ".join(given[:2]) in COMMANDS else 1
+    name, rest = " ".join(given[:words]), given[words:]
     command = command_class(name)
     import tyro
 
