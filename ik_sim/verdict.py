@@ -297,9 +297,9 @@ def cause(log: TrackingLog, row: int, kind: str = "position") -> str:
     how = {"residual": _solver_words, "lag": _lag_words, "limits": _limit_words}
     ranked = sorted(parts, key=lambda part: -parts[part])
     named = [part for part in ranked if parts[part] >= CAUSE_SHARE * parts[ranked[0]] and parts[part] > 0.0]
-    words = "; and ".join(how[part](log, row) for part in named or ranked[:1])
-    split = ", ".join(f"{part} {_quantity(value, unit)}" for part, value in parts.items())
-    return f"{words} [{split}]"
+    words = "; and ".join(how[part](log, row, kind) for part in named or ranked[:1])
+    numbers = ", ".join(f"{part} {_quantity(value, unit)}" for part, value in parts.items())
+    return f"{words} [{numbers}]"
 
 
 def _at_limit(log: TrackingLog) -> Bool[np.ndarray, "k n"]:
@@ -317,7 +317,7 @@ def _limit_stopped(log: TrackingLog) -> Bool[np.ndarray, "k"]:
     return log.clipped | (status == Status.JOINT_LIMITS) | (gave_up & _at_limit(log).any(axis=1))
 
 
-def _solver_words(log: TrackingLog, row: int) -> str:
+def _solver_words(log: TrackingLog, row: int, kind: str = "position") -> str:
     status, reason = log.status[row], log.reason[row]
     if _limit_stopped(log)[row]:
         facts, found = log.provenance["robot"], [reason] if reason else []
@@ -336,15 +336,16 @@ def _solver_words(log: TrackingLog, row: int) -> str:
     return f"solver residual: {status.replace('_', ' ')}: {reason}"
 
 
-def _lag_words(log: TrackingLog, row: int) -> str:
+def _lag_words(log: TrackingLog, row: int, kind: str = "position") -> str:
     behind = np.abs(log.q_command[row] - log.q_unlimited[row])
     j = int(np.argmax(behind))
     gain = f"{log.provenance['control']['position_gain']:g}"
-    left = max(float(log.residual_position[row]), float(log.limits_position[row]))
+    unit = "m" if kind == "position" else "rad"
+    left = max(float(getattr(log, f"{part}_{kind}")[row]) for part in ("residual", "limits"))
     return (
         f"controller lag: {log.joint_names[j]} is {behind[j]:.3g} rad behind its command, the tool "
-        f"{_quantity(float(log.lag_position[row]), 'm')}, at position gain {gain}; at gain 1 the same path leaves "
-        f"{_quantity(left, 'm')}, as long as torque and speed allow"
+        f"{_quantity(float(getattr(log, f'lag_{kind}')[row]), unit)}, at position gain {gain}; at gain 1 the same path "
+        f"leaves {_quantity(left, unit)}, as long as torque and speed allow"
     )
 
 
@@ -369,7 +370,7 @@ def _held_by(log: TrackingLog) -> Any:
     return out
 
 
-def _limit_words(log: TrackingLog, row: int) -> str:
+def _limit_words(log: TrackingLog, row: int, kind: str = "position") -> str:
     off = np.abs(log.q_unlimited - log.q_measured)
     first, j = _excursion(log, row)
     control = log.provenance["control"]
