@@ -68,23 +68,27 @@ def test_every_adapter_says_what_it_needs(name: str) -> None:
     assert cls.__doc__
 
 
+def installed() -> list[str]:
+    """Fast peers that can be imported here: dynibo and optik come with the extra dev, where they have wheels.
+
+    More are tested with IK_SIM_PEERS naming a folder that `ik-sim bench --install-peers` has filled.
+    """
+    return [name for name in PEERS if not peer_class(name).slow and find_python(name)]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("robot", ARMS)
-@pytest.mark.parametrize("name", [n for n in PEERS if not peer_class(n).slow])  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", installed())
 def test_an_installed_peer_knows_the_arm_and_keeps_its_word(name: str, robot: str) -> None:
-    if find_python(name) is None:
-        pytest.skip(f"{name} is not installed")
     cls: Any = peer_class(name)
     chain = load_robot(robot).chain
     arm, urdf = describe(robot, chain)
     rng = np.random.default_rng(1)
     q = chain.random_q(rng, 10)
-    try:
-        process = PeerProcess(name, "", arm, urdf)
-    except IkSimError as error:
-        if "can't take" not in str(error):
-            raise
-        pytest.skip(str(error))
-    with process:
+    if robot == "iiwa14" and name in ("ur_analytic_ik", "py_ikgeo"):
+        with pytest.raises(IkSimError, match="can't take iiwa14"):
+            PeerProcess(name, "", arm, urdf)
+        return
+    with PeerProcess(name, "", arm, urdf) as process:
         assert np.abs(process.fk(q) - chain.fk_batch(q)).max() < cls.fk_tolerance
         T = chain.fk_batch(q)
         answer = process.chunk(T, chain.random_q(rng, 10), False)
@@ -100,15 +104,58 @@ def test_an_installed_peer_knows_the_arm_and_keeps_its_word(name: str, robot: st
     assert all(t > 0 for t in answer["time_ns"])
 
 
-def test_scipy_takes_part_wherever_ik_sim_runs() -> None:
+@pytest.mark.parametrize("robot", ARMS)
+def test_scipy_takes_part_wherever_ik_sim_runs(robot: str) -> None:
     assert find_python("scipy") == sys.executable
-    chain = load_robot("planar3").chain
-    arm, urdf = describe("planar3", chain)
+    chain = load_robot(robot).chain
+    arm, urdf = describe(robot, chain)
     q = chain.random_q(np.random.default_rng(0), 3)
     with PeerProcess("scipy", "", arm, urdf) as process:
         assert np.abs(process.fk(q) - chain.fk_batch(q)).max() < 1e-12
-        answer = process.chunk(chain.fk_batch(q), q + 0.1, False)
+        answer = process.chunk(chain.fk_batch(q), np.clip(q + 0.1, chain.lower, chain.upper), False)
     assert answer["claimed"] == [True] * 3
+    for found, wanted in zip(answer["q"], chain.fk_batch(q), strict=True):
+        assert max(pose_error(chain.fk(np.array(found)), wanted)) < 1e-6
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_budget_cuts_down_what_a_peer_has_settings_for_and_names_the_rest(name: str) -> None:
+    cls: Any = peer_class(name)
+    for variant, own in cls.variants.items():
+        assert cls.within(variant, {"max_iterations": None}) == (own, [])
+        settings, lacking = cls.within(variant, {"max_iterations": 7, "max_restarts": 0, "max_seconds": 1e-3})
+        assert settings.keys() == own.keys()
+        for key, setting, most in (
+            ("max_iterations", "steps", 7),
+            ("max_restarts", "restarts", 0),
+            ("max_seconds", "seconds", 1e-3),
+        ):
+            assert (key in lacking) == (setting not in own)
+            assert setting not in own or settings[setting] <= most
+
+
+def test_a_budget_of_iterations_counts_over_all_starts() -> None:
+    cls: Any = peer_class("dynibo")
+    assert cls.within("", {"max_iterations": 300})[0]["restarts"] == 4  # five starts of 60 steps
+    assert cls.within("", {"max_iterations": 30})[0] == {**cls.variants[""], "steps": 30, "restarts": 0}
+
+
+def test_a_budget_reaches_the_peer_and_what_it_cannot_take_is_on_record() -> None:
+    from ik_sim.benchmark import Plan, open_contestant
+
+    chain = load_robot("planar3").chain
+    plan = Plan(robots=("planar3",), solvers=("scipy",), max_iterations=3, max_seconds=1e-9)
+    contestant = open_contestant("scipy", plan, "planar3", chain)
+    try:
+        assert "'steps': 3" in contestant.facts["settings"]
+        q = chain.random_q(np.random.default_rng(0), 2)
+        rows = contestant.chunk(chain.fk_batch(q), chain.random_q(np.random.default_rng(1), 2), False)
+        assert all(row["iterations"] <= 3 for row in rows)  # one start: the time is up
+        assert "no_setting_for" not in contestant.facts
+    finally:
+        contestant.close()
+    ours = open_contestant("closed_form", plan, "planar3", chain)
+    assert ours.facts["no_setting_for"] == ["max_iterations", "max_seconds"]
 
 
 CRASHING = """
@@ -172,5 +219,8 @@ def test_a_missing_peer_is_skipped_with_the_command_that_brings_it(
 @pytest.mark.skipif("IK_SIM_TEST_ALL" not in os.environ, reason="downloads a package; scripts/test --all runs it")
 def test_a_peer_installs_into_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("IK_SIM_PEERS", str(tmp_path))
-    assert install(["eaik"]) == []
-    assert find_python("eaik") is not None
+    monkeypatch.setattr("ik_sim.peers.host.importlib.util.find_spec", lambda package: None)  # as if not beside us
+    assert install(["dynibo"]) == []
+    python = find_python("dynibo")
+    assert python is not None
+    assert python != sys.executable

@@ -90,7 +90,7 @@ class Contestant:
 class PeerContestant(Contestant):
     """A peer in its own process."""
 
-    def __init__(self, label: str, name: str, variant: str, robot: str, chain: Chain) -> None:
+    def __init__(self, label: str, name: str, variant: str, plan: Plan, robot: str, chain: Chain) -> None:
         """Start it and prove that its forward kinematics is ours, before anything is timed.
 
         Raises:
@@ -101,9 +101,11 @@ class PeerContestant(Contestant):
             raise UnknownNameError(f"variant of {name}", variant, [v for v in cls.variants if v])
         arm, urdf = describe(robot, chain)
         self.label, self.chain, self.slow = label, chain, cls.slow
-        self.process = PeerProcess(name, variant, arm, urdf)
+        self.process = PeerProcess(name, variant, arm, urdf, budget=plan.budget)
         self.first_call_ms = None
-        self.facts = {**self.process.facts, "settings": str(cls.variants[variant]), "licence": cls.licence}
+        self.facts = {**self.process.facts, "settings": str(self.process.settings), "licence": cls.licence}
+        if self.process.lacking:
+            self.facts["no_setting_for"] = self.process.lacking
         q = chain.random_q(np.random.default_rng(0), 20)
         theirs, ours = self.process.fk(q), chain.fk_batch(q)
         gap = float(np.abs(theirs - ours).max())
@@ -175,13 +177,18 @@ def open_contestant(spec: str, plan: Plan, robot: str, chain: Chain) -> Contesta
     if name.endswith(".py"):
         return Contestant(spec, _from_file(name, rest), chain)
     if name in PEERS:
-        return PeerContestant(spec, name, rest, robot, chain)
+        return PeerContestant(spec, name, rest, plan, robot, chain)
     name, settings = PRESETS[spec] if spec in PRESETS else (name, _settings(spec, rest))
     known = {f.name for f in dataclasses.fields(SOLVERS[name])}
-    budget = {"max_iterations": plan.max_iterations, "restarts": plan.max_restarts, "max_seconds": plan.max_seconds}
-    given = {key: value for key, value in budget.items() if value is not None and key in known}
+    names = {"max_restarts": "restarts"}
+    budget = {key: value for key, value in plan.budget.items() if value is not None}
+    given = {names.get(key, key): value for key, value in budget.items() if names.get(key, key) in known}
     solver = load_solver(name, position=plan.position, rotation=plan.rotation, **{**settings, **given})
-    return Contestant(spec, solver, chain)
+    contestant = Contestant(spec, solver, chain)
+    lacking = [key for key in budget if names.get(key, key) not in known]
+    if lacking:
+        contestant.facts["no_setting_for"] = lacking
+    return contestant
 
 
 def _settings(spec: str, text: str) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class Plan:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidArgumentError(name, f"must be above 0, not {value!r}")
+        if self.max_restarts is not None and self.max_restarts < 0:
+            raise InvalidArgumentError("max_restarts", f"must be 0 or more, not {self.max_restarts!r}")
         if self.reference and self.reference not in self.solvers:
             raise InvalidArgumentError(
                 "reference", f"{self.reference!r} is not among the solvers: {', '.join(self.solvers)}"
@@ -81,6 +83,11 @@ class Plan:
     def reference_solver(self) -> str:
         """The reference by name."""
         return self.reference or self.solvers[0]
+
+    @property
+    def budget(self) -> dict[str, Any]:
+        """max_iterations, max_restarts and max_seconds; None without a bound."""
+        return {name: getattr(self, name) for name in ("max_iterations", "max_restarts", "max_seconds")}
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -13,21 +13,20 @@ class Cartan(Peer):
     """`solve_ik_speed` with 2000 work units; as "default" `solve_ik` with its own configuration (200 units)."""
 
     package, requirements, environment, licence = "cartan", ("cartan-bindings",), "compiled", "Apache-2.0"
-    variants: ClassVar = {"": {"units": 2000, "tolerance": 9e-7}, "default": {"units": 0, "tolerance": 0.0}}
+    variants: ClassVar = {"": {"steps": 2000, "tolerance": 9e-7}, "default": {"steps": 200, "tolerance": 1e-6}}
 
-    def __init__(self, arm: Arm, units: int, tolerance: float) -> None:
-        """`units`: of work; 0 leaves every default."""
+    def __init__(self, arm: Arm, steps: int, tolerance: float) -> None:
+        """`steps`: units of work over all of its restarts; 200 and 1e-6 are its own defaults."""
         import cartan  # pyright: ignore[reportMissingImports]
 
         super().__init__(arm)
         self.cartan = cartan
         self.chain = cartan.load_urdf(arm.urdf_path).chain
-        if units:
-            self.call = cartan.solve_ik_speed
-            self.config = cartan.IkConfig(max_total_work_units=units, max_total_iterations=units,
-                                          position_tol=tolerance, orientation_tol=tolerance)  # fmt: skip
-        else:
-            self.call, self.config = cartan.solve_ik, cartan.IkConfig()
+        self.call = cartan.solve_ik_speed if tolerance < 1e-6 else cartan.solve_ik
+        total = {} if tolerance == 1e-6 and steps == 200 else {"max_total_iterations": steps}
+        self.config = cartan.IkConfig(
+            max_total_work_units=steps, position_tol=tolerance, orientation_tol=tolerance, **total
+        )
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """Iterations are its work units."""

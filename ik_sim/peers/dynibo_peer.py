@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +21,15 @@ class Dynibo(Peer):
 
     package, requirements, environment, licence = "dynibo", ("dynibo",), "compiled", "MIT"
     variants: ClassVar = {
-        "": {"steps": 60, "restarts": 30, "tolerance": 7e-7, "limits": False},
-        "restarts": {"steps": 60, "restarts": 30, "tolerance": 7e-7, "limits": True},
+        "": {"steps": 60, "restarts": 30, "seconds": None, "tolerance": 7e-7, "limits": False},
+        "restarts": {"steps": 60, "restarts": 30, "seconds": None, "tolerance": 7e-7, "limits": True},
         "default": {"steps": 100, "restarts": 0, "tolerance": 1e-6, "limits": True},
     }
 
-    def __init__(self, arm: Arm, steps: int, restarts: int, tolerance: float, limits: bool) -> None:
-        """See `variants`."""
+    def __init__(
+        self, arm: Arm, steps: int, restarts: int, tolerance: float, limits: bool, seconds: float | None = None
+    ) -> None:
+        """See `variants`; no start begins after `seconds`."""
         import dynibo  # pyright: ignore[reportMissingImports]
 
         super().__init__(arm)
@@ -37,7 +40,7 @@ class Dynibo(Peer):
             path = os.path.join(os.path.dirname(path), "unlimited.urdf")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        self.limits, self.starts = limits, arm.restarts[:restarts]
+        self.limits, self.starts, self.seconds = limits, arm.restarts[:restarts], seconds
         self.robot = dynibo.Robot.from_urdf(path)
         self.tool = self.robot.link_id(arm.tool_link)
         self.options = dynibo.IkOptions(
@@ -47,10 +50,11 @@ class Dynibo(Peer):
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """The seed, then the random starts."""
+        until = None if self.seconds is None else time.perf_counter() + self.seconds
         target = self.pose(translation=tuple(T[:3, 3]), rotation_xyzw=quat_xyzw(T))
         q = self._once(q_seed, target)
         for start in self.starts:
-            if q is not None:
+            if q is not None or (until is not None and time.perf_counter() > until):
                 break
             q = self._once(start, target)
         return q, q is not None, None

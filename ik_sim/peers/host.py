@@ -97,7 +97,15 @@ def _beside_python(tool: str) -> str | None:
 class PeerProcess:
     """One peer, set up for one arm, in its own process."""
 
-    def __init__(self, name: str, variant: str, arm: dict[str, Any], urdf: str, python: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        variant: str,
+        arm: dict[str, Any],
+        urdf: str,
+        python: str | None = None,
+        budget: dict[str, Any] | None = None,
+    ) -> None:
         """Start it.
 
         Args:
@@ -106,6 +114,7 @@ class PeerProcess:
             arm: what :class:`ik_sim.peers.peer.Arm` takes, without the path.
             urdf: the arm as URDF text.
             python: the interpreter; found when left out.
+            budget: what :meth:`ik_sim.peers.peer.Peer.within` takes.
 
         Raises:
             IkSimError: the peer isn't installed, didn't come up, or its own words about the arm.
@@ -118,11 +127,11 @@ class PeerProcess:
         self._folder = tempfile.TemporaryDirectory(prefix=f"ik_sim_{name}_")
         urdf_path = os.path.join(self._folder.name, f"{arm['name']}.urdf")
         Path(urdf_path).write_text(urdf, encoding="utf-8")
-        settings = {k: v for k, v in cls.variants[variant].items() if k != "note"}
+        self.settings, self.lacking = cls.within(variant, budget or {})
         self._open = {
             "do": "open",
             "adapter": PEERS[name],
-            "settings": settings,
+            "settings": self.settings,
             "arm": {**arm, "urdf_path": urdf_path},
         }
         self._process: subprocess.Popen[bytes] | None = None

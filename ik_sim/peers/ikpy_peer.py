@@ -10,13 +10,16 @@ from ik_sim.peers.peer import Answer, Arm, Peer
 
 
 class IkPy(Peer):
-    """`inverse_kinematics_frame(orientation_mode="all")` with tol 1e-12; "default" leaves the tolerance alone."""
+    """`inverse_kinematics_frame(orientation_mode="all")` with tol 1e-12; "default" leaves the tolerance alone.
+
+    A budget of iterations becomes its `optimizer_budget`, in evaluations.
+    """
 
     package, requirements, environment, licence = "ikpy", ("ikpy",), "python", "Apache-2.0"
     slow = True
-    variants: ClassVar = {"": {"tol": 1e-12}, "default": {}}
+    variants: ClassVar = {"": {"tol": 1e-12, "steps": None}, "default": {"steps": None}}
 
-    def __init__(self, arm: Arm, **options: Any) -> None:
+    def __init__(self, arm: Arm, steps: int | None, **options: Any) -> None:
         """`options` of the call."""
         import warnings
 
@@ -27,7 +30,7 @@ class IkPy(Peer):
             warnings.simplefilter("ignore")
             mask = [False, *[True] * arm.n, False]
             self.chain = Chain.from_urdf_file(arm.urdf_path, base_elements=[arm.base_link], active_links_mask=mask)
-        self.options = options
+        self.options = options if steps is None else {**options, "optimizer_budget": steps}
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """It doesn't say whether it arrived, so it claims nothing."""

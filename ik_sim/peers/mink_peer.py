@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +16,11 @@ class Mink(Peer):
     package, requirements, environment, licence = "mink", ("mink", "daqp"), "mujoco", "Apache-2.0"
     slow = True
     variants: ClassVar = {
-        "": {"dt": 1.0, "steps": 200, "lm_damping": 1e-6},
-        "default": {"dt": 0.002, "steps": 200, "lm_damping": 1.0},
+        "": {"dt": 1.0, "steps": 200, "seconds": None, "lm_damping": 1e-6},
+        "default": {"dt": 0.002, "steps": 200, "seconds": None, "lm_damping": 1.0},
     }
 
-    def __init__(self, arm: Arm, dt: float, steps: int, lm_damping: float) -> None:
+    def __init__(self, arm: Arm, dt: float, steps: int, seconds: float | None, lm_damping: float) -> None:
         """See `variants`."""
         import mink  # pyright: ignore[reportMissingImports]
         import mujoco  # pyright: ignore[reportMissingImports]
@@ -32,16 +33,19 @@ class Mink(Peer):
         )
         self.limits = [mink.ConfigurationLimit(self.model, gain=1.0)]
         self.configuration = mink.Configuration(self.model)
-        self.dt, self.steps = dt, steps
+        self.dt, self.steps, self.seconds = dt, steps, seconds
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """Until the error of the task is below 5e-7."""
         self.task.set_target(self.mink.SE3.from_matrix(T))
         configuration = self.configuration
         configuration.update(np.clip(q_seed, self.arm.lower, self.arm.upper))
+        until = None if self.seconds is None else time.perf_counter() + self.seconds
         for i in range(self.steps):
             if np.linalg.norm(self.task.compute_error(configuration)) < 5e-7:
                 return configuration.q.copy(), True, i
+            if until is not None and time.perf_counter() > until:
+                return configuration.q.copy(), False, i
             try:
                 velocity = self.mink.solve_ik(configuration, [self.task], self.dt, "daqp", limits=self.limits)
             except Exception:  # the quadratic program had no solution at this point

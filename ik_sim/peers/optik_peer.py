@@ -10,19 +10,24 @@ from ik_sim.peers.peer import Answer, Arm, Peer
 
 
 class Optik(Peer):
-    """Speed mode with tol_f 1e-13, 50 ms, one thread; "default" leaves its configuration alone, on one thread too."""
+    """Speed mode with tol_f 1e-13, 50 ms, one thread; "default": its own 100 ms and tol_f, on one thread too."""
 
     package, requirements, environment, licence = "optik", ("optik-py",), "compiled", "MIT OR Apache-2.0"
-    variants: ClassVar = {"": {"solution_mode": "speed", "max_time": 0.05, "tol_f": 1e-13}, "default": {}}
+    variants: ClassVar = {
+        "": {"solution_mode": "speed", "seconds": 0.05, "restarts": None, "tol_f": 1e-13},
+        "default": {"seconds": 0.1, "restarts": None},
+    }
 
-    def __init__(self, arm: Arm, **config: Any) -> None:
+    def __init__(self, arm: Arm, seconds: float, restarts: int | None, **config: Any) -> None:
         """`config` of `SolverConfig`."""
         import optik  # pyright: ignore[reportMissingImports]
 
         super().__init__(arm)
         self.robot = optik.Robot.from_urdf_file(arm.urdf_path, arm.base_link, arm.tool_link)
         self.robot.set_parallelism(1)
-        self.config = optik.SolverConfig(**config)
+        if restarts is not None:
+            config["max_restarts"] = restarts
+        self.config = optik.SolverConfig(max_time=seconds, **config)
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """None when the time is up."""

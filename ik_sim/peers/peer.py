@@ -64,7 +64,12 @@ class Peer:
     """Peers that share an environment when they are not installed beside ik_sim."""
     licence: ClassVar[str] = ""
     variants: ClassVar[dict[str, dict[str, Any]]] = {"": {}, "default": {}}
-    """Settings by name: "" does the peer justice at a tolerance of 1e-6, "default" is what its documentation shows."""
+    """Settings by name: "" does the peer justice at a tolerance of 1e-6, "default" is what its documentation shows.
+
+    Three names are the same for all, and a benchmark's budget cuts them down (see `within`): `steps`, the iterations of
+    one start; `restarts`, the starts after the first; `seconds`, of one solve, None without an end. A peer that lacks one
+    of them has no such setting.
+    """
     slow: ClassVar[bool] = False
     """Milliseconds a query: it gets a share of the queries only (see `Plan.slow_share`)."""
     fk_tolerance: ClassVar[float] = 1e-9
@@ -78,6 +83,28 @@ class Peer:
     def refuses(cls, arm: Arm) -> str:
         """Why this peer can't take the arm; empty where it can."""
         return ""
+
+    @classmethod
+    def within(cls, variant: str, budget: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The settings of a variant inside a budget, and the parts of the budget that the peer has no setting for.
+
+        Args:
+            variant: a key of `variants`.
+            budget: max_iterations (over all starts), max_restarts, max_seconds; None or left out: no bound.
+        """
+        settings = dict(cls.variants[variant])
+        given = {key: value for key, value in budget.items() if value is not None}
+        lacking = []
+        for key, name in (("max_iterations", "steps"), ("max_restarts", "restarts"), ("max_seconds", "seconds")):
+            if key not in given:
+                continue
+            if name not in settings:
+                lacking.append(key)
+            elif settings[name] is None or settings[name] > given[key]:
+                settings[name] = given[key]
+        if "max_iterations" in given and settings.get("steps") and settings.get("restarts"):
+            settings["restarts"] = min(settings["restarts"], given["max_iterations"] // settings["steps"] - 1)
+        return settings, lacking
 
     def solve(self, T: np.ndarray, q_seed: np.ndarray) -> Answer:
         """One query, as a user of the library would write it."""

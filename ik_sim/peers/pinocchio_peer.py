@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +18,13 @@ class PinocchioLoop(Peer):
 
     package, requirements, environment, licence = "pinocchio", ("pin",), "pinocchio", "BSD-2-Clause"
     variants: ClassVar = {
-        "": {"eps": 5e-7, "step": 1.0, "steps": 60, "damping": 1e-6, "restarts": 30},
-        "default": {"eps": 1e-4, "step": 0.1, "steps": 1000, "damping": 1e-12, "restarts": 0},
+        "": {"eps": 5e-7, "step": 1.0, "steps": 60, "damping": 1e-6, "restarts": 30, "seconds": None},
+        "default": {"eps": 1e-4, "step": 0.1, "steps": 1000, "damping": 1e-12, "restarts": 0, "seconds": None},
     }
 
-    def __init__(self, arm: Arm, eps: float, step: float, steps: int, damping: float, restarts: int) -> None:
+    def __init__(
+        self, arm: Arm, eps: float, step: float, steps: int, damping: float, restarts: int, seconds: float | None
+    ) -> None:
         """See `variants`."""
         import pinocchio  # pyright: ignore[reportMissingImports]
 
@@ -31,15 +34,18 @@ class PinocchioLoop(Peer):
         self.data = self.model.createData()
         self.frame = self.model.getFrameId(arm.tool_link)
         self.eps, self.step, self.steps, self.starts = eps, step, steps, arm.restarts[:restarts]
+        self.seconds, self.until = seconds, np.inf
         self.damp = damping * np.eye(6)
-        self.wrap = restarts > 0
+        self.wrap = step == 1.0
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """The seed, then the random starts."""
+        if self.seconds is not None:
+            self.until = time.perf_counter() + self.seconds
         goal = self.pin.SE3(T[:3, :3], T[:3, 3])
         q, good, spent = self._once(goal, q_seed)
         for start in self.starts:
-            if good:
+            if good or (self.seconds is not None and time.perf_counter() > self.until):
                 break
             q, good, more = self._once(goal, start)
             spent += more
@@ -59,6 +65,8 @@ class PinocchioLoop(Peer):
                     q = q + TURN * np.ceil(np.maximum(arm.lower - q, 0.0) / TURN)
                     return q, bool(((q >= arm.lower) & (q <= arm.upper)).all()), i
                 return q, True, i
+            if self.seconds is not None and time.perf_counter() > self.until:
+                return q, False, i
             J = pin.computeFrameJacobian(model, data, q, self.frame, pin.ReferenceFrame.LOCAL)
             J = -pin.Jlog6(gap.inverse()) @ J
             v = -J.T @ np.linalg.solve(J @ J.T + self.damp, error)

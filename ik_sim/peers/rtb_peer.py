@@ -14,9 +14,12 @@ class RoboticsToolbox(Peer):
 
     package, requirements, environment = "roboticstoolbox", ("roboticstoolbox-python",), "python"
     licence = "MIT"
-    variants: ClassVar = {"": {"tol": 1e-13}, "default": {}}
+    variants: ClassVar = {
+        "": {"steps": 30, "restarts": 99, "tol": 1e-13},
+        "default": {"steps": 30, "restarts": 99},
+    }
 
-    def __init__(self, arm: Arm, **options: Any) -> None:
+    def __init__(self, arm: Arm, steps: int, restarts: int, **options: Any) -> None:
         """`options` of `ik_LM`."""
         from roboticstoolbox import ET, ETS  # pyright: ignore[reportMissingImports]
 
@@ -24,7 +27,7 @@ class RoboticsToolbox(Peer):
         parts = [ET.SE3(arm.frames[0])]
         for i in range(arm.n):
             parts += [ET.Rz(qlim=[arm.lower[i], arm.upper[i]]), ET.SE3(arm.frames[i + 1])]
-        self.ets, self.options = ETS(parts), options
+        self.ets, self.options = ETS(parts), {"ilimit": steps, "slimit": restarts + 1, **options}
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """30 iterations a search, up to 100 searches, answers outside the limits rejected: its own defaults."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,19 +15,24 @@ class ScipyLeastSquares(Peer):
 
     package, requirements, environment, licence = "scipy", ("scipy",), "python", "BSD-3-Clause"
     slow = True
-    variants: ClassVar = {"": {"restarts": 20, "tight": True}, "default": {"restarts": 0, "tight": False}}
+    variants: ClassVar = {
+        "": {"steps": None, "restarts": 20, "seconds": None, "tight": True},
+        "default": {"steps": None, "restarts": 0, "tight": False},
+    }
 
-    def __init__(self, arm: Arm, restarts: int, tight: bool) -> None:
-        """`tight`: tolerances of 1e-15 in place of SciPy's 1e-8."""
+    def __init__(self, arm: Arm, steps: int | None, restarts: int, tight: bool, seconds: float | None = None) -> None:
+        """`steps`: evaluations a start; `tight`: tolerances of 1e-15, not SciPy's 1e-8; no start after `seconds`."""
         from scipy.optimize import least_squares
 
         super().__init__(arm)
-        self.least_squares, self.starts = least_squares, arm.restarts[:restarts]
+        self.least_squares, self.starts, self.seconds = least_squares, arm.restarts[:restarts], seconds
         self.options: dict[str, Any] = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15} if tight else {}
+        self.options["max_nfev"] = steps
         self.inside = 1e-9 * (arm.upper - arm.lower)
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """Claims success where its own residual is below 5e-7."""
+        until = None if self.seconds is None else time.perf_counter() + self.seconds
         spent = 0
         q = q_seed
         for start in (q_seed, *self.starts):
@@ -37,6 +43,8 @@ class ScipyLeastSquares(Peer):
             q, spent = answer.x, spent + answer.nfev
             if np.sqrt(2.0 * answer.cost) < 5e-7:
                 return q, True, spent
+            if until is not None and time.perf_counter() > until:
+                break
         return q, False, spent
 
     def _residual(self, q: Any, T: Any) -> Any:

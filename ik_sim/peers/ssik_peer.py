@@ -18,7 +18,7 @@ from ik_sim.peers.peer import Answer, Arm, Peer
 class Ssik(Peer):
     """The artifact that `ssik build` makes from the URDF (native code); as "default" the interactive class, pure Python."""
 
-    package, requirements, environment, licence = "ssik", ("ssik",), "compiled", "BSD-3-Clause"
+    package, requirements, environment, licence = "ssik", ("ssik[urdf]",), "compiled", "BSD-3-Clause"
     variants: ClassVar = {"": {"build": True}, "default": {"build": False}}
 
     def __init__(self, arm: Arm, build: bool) -> None:
@@ -38,11 +38,14 @@ class Ssik(Peer):
         if not os.path.isfile(out):  # seconds of work, kept for the next process
             partial = f"{folder}.{os.getpid()}"
             os.makedirs(partial)
-            subprocess.run(
+            built = subprocess.run(
                 [sys.executable, "-m", "ssik.cli", "build", arm.urdf_path, "--base", arm.base_link, "--ee",
                  arm.tool_link, "--out", os.path.join(partial, "arm_ik.py"), "--module-name", "arm_ik", "--no-validate"],
-                check=True, capture_output=True,
+                check=False, capture_output=True, text=True,
             )  # fmt: skip
+            if built.returncode:
+                shutil.rmtree(partial)
+                raise RuntimeError(f"ssik build failed: {' '.join(built.stderr.strip().splitlines()[-1:])}")
             try:
                 os.rename(partial, folder)
             except OSError:  # another process was as fast

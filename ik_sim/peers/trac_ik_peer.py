@@ -14,10 +14,10 @@ class TracIk(Peer):
     """Speed mode, 20 ms, eps 5e-7; "default" is 5 ms and 1e-5. It runs two threads and can't be told to run one."""
 
     package, requirements, environment, licence = "pytracik", ("pytracik",), "compiled", "MIT"
-    variants: ClassVar = {"": {"timeout": 0.02, "epsilon": 5e-7}, "default": {"timeout": 0.005, "epsilon": 1e-5}}
+    variants: ClassVar = {"": {"seconds": 0.02, "epsilon": 5e-7}, "default": {"seconds": 0.005, "epsilon": 1e-5}}
     fk_tolerance = 1e-6
 
-    def __init__(self, arm: Arm, timeout: float, epsilon: float) -> None:
+    def __init__(self, arm: Arm, seconds: float, epsilon: float) -> None:
         """See `variants`."""
         import pytracik  # pyright: ignore[reportMissingImports]
 
@@ -25,7 +25,7 @@ class TracIk(Peer):
         with open(arm.urdf_path, encoding="utf-8") as file:
             urdf = file.read()
         self.module = pytracik
-        self.solver = pytracik.TRAC_IK(arm.base_link, arm.tool_link, urdf, timeout, epsilon, pytracik.SolveType.Speed)
+        self.solver = pytracik.TRAC_IK(arm.base_link, arm.tool_link, urdf, seconds, epsilon, pytracik.SolveType.Speed)
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """The compiled call, without the quaternion by eigenvalues of its Python wrapper."""

@@ -106,7 +106,7 @@ def serve(connection: Any) -> None:
 
 def _version(requirement: str) -> str:
     try:
-        return importlib.metadata.version(requirement)
+        return importlib.metadata.version(requirement.partition("[")[0])
     except importlib.metadata.PackageNotFoundError:
         return ""
 

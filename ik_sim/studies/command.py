@@ -79,6 +79,8 @@ class StudyCommand:
             print(text, end="")
         elif not self.quiet:
             for key, value in summary["results"].items():
+                if isinstance(value, list | dict):  # too much for a terminal; it is in summary.json
+                    continue
                 print(f"  {key:<44} {f'{value:.6g}' if isinstance(value, float) else value}")
             print(f"\n  page: {out / PAGE_FILE}    rows: {out / 'rows.npz'}")
         return 0

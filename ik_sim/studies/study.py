@@ -61,6 +61,8 @@ class Section:
     pictures: Sequence[Picture] = ()
     table: Sequence[Sequence[Any]] = field(default=())
     """The first row is the head."""
+    folded: bool = False
+    """The table is shown when somebody asks for it."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,10 @@ def page(study: Study, sections: Sequence[Section], folder: Path) -> str:
             head, *rest = section.table
             rows = "".join("<tr>" + "".join(f"<td>{_cell(x)}</td>" for x in row) + "</tr>" for row in rest)
             heads = "".join(f"<th>{html.escape(str(x))}</th>" for x in head)
-            body.append(f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>')
+            table = f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
+            if section.folded:
+                table = f"<details><summary>{len(rest)} rows</summary>{table}</details>"
+            body.append(table)
     body += [f'<p class="soft">{html.escape(note)}</p>' for note in sorted(notes)]
     settings = html.escape(json.dumps(study.settings(), indent=2))
     return _PAGE.format(title=html.escape(study.title), body="\n".join(body), settings=settings)
