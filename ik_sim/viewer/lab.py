@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -114,14 +114,21 @@ class Lab:
         start: `{"page": name, "dark": bool, "state": {...}}`, each of them optional.
         address: where the lab is open, such as http://127.0.0.1:8080, for links.
         any_file: whether a person at the page may name files on this machine.
+        named: files that may be opened in any case: those of the command line.
     """
 
     def __init__(
-        self, client: viser.ClientHandle, start: Mapping[str, Any], address: str = "", any_file: bool = True
+        self,
+        client: viser.ClientHandle,
+        start: Mapping[str, Any],
+        address: str = "",
+        any_file: bool = True,
+        named: Collection[str] = (),
     ) -> None:
         self.client = client
         self.address = address
         self.any_file = any_file
+        self._named_files = frozenset(named)
         self.dark = lab_state.flag(start, "dark", False)
         self.page_name = lab_state.choice(start, "page", PAGES, "spatial")
         self.page: Page | None = None
@@ -173,6 +180,10 @@ class Lab:
         if shown != self._shown:
             self._shown = shown
             self._status.content = shown
+
+    def may_read(self, file: str) -> bool:
+        """Whether this tab may open that file of this machine."""
+        return self.any_file or file in self._named_files
 
     @property
     def newest_wins(self) -> int:
@@ -303,7 +314,11 @@ class Lab:
 
     def _theme(self) -> None:
         self.client.gui.configure_theme(
-            dark_mode=self.dark, show_logo=False, show_share_button=False, brand_color=(45, 105, 175)
+            dark_mode=self.dark,
+            control_width="large",
+            show_logo=False,
+            show_share_button=False,
+            brand_color=(45, 105, 175),
         )
 
     @staticmethod

@@ -76,6 +76,9 @@ class LabServer:
         self.host = host
         self.local = is_loopback(host)
         self.start = dict(start or {})
+        shown = self.start.get("state")
+        robot = shown.get("robot") if isinstance(shown, Mapping) else None
+        self._named = {robot} if isinstance(robot, str) else set()
         self.labs: dict[int, Lab] = {}
         """The tabs that are open, by viser's number of the client."""
         self._links: dict[int, str] = {}
@@ -124,7 +127,7 @@ class LabServer:
                     start = lab_state.from_link(link)
                 except IkSimError as error:
                     trouble = str(error)
-        lab = Lab(client, start, self.address, any_file=self.local)
+        lab = Lab(client, start, self.address, any_file=self.local, named=self._named)
         if trouble:
             lab.do(lambda: lab.say(trouble, "bad", {"error": "yes"}))
         with self._lock:
