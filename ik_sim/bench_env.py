@@ -1,149 +1,283 @@
-"""How fast the environments are, beside each other and beside panda-gym and Gymnasium-Robotics where those are installed.
+"""Environment steps per second: ours one by one, in Gymnasium's vector environment, in the fast one, and beside others.
 
-Each figure is the best of several rounds that are taken in turn, so that a busy moment of the machine meets everybody;
-seconds are processor time of this process. A step of panda-gym's reach runs 20 physics steps of 2 ms: beside it, our
-arms run 20 of 2 ms too.
+The others are panda-gym and Gymnasium-Robotics, where some Python has them. Every Python gets a process; they are measured
+in turn, a fraction of a second each, for some rounds, and never two at once. A ratio is taken within each round, so that
+a busy moment of the machine meets both sides; reported are the median over the rounds and the interval that holds the
+true median with at least 95 %, from the order of the rounds alone (binomial; all of them when there are less than six).
+
+The other projects' reach environments run 20 physics steps of 2 ms in each step: beside them ours run 20 of 2 ms too.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from collections.abc import Callable
+import json as jsonlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
+import tyro
+from jaxtyping import Float
 
-import ik_sim.env
+from ik_sim.errors import IkSimError, InvalidArgumentError
+from ik_sim.files import write_json
+from ik_sim.peers.host import environments_folder
 
 ROBOTS = ("UR5", "Iiwa14", "Planar2")
-PANDA_PHYSICS = {"control_rate": 25.0, "control": {"physics_rate": 500.0}}  # 20 steps of 2 ms
-FETCH_STEPS = 20  # physics steps of one action of FetchReach
+EQUAL_PHYSICS = {"control_rate": 25.0, "control": {"physics_rate": 500.0}}
+"""20 physics steps of 2 ms in a step."""
+OTHERS: dict[str, dict[str, Any]] = {
+    "PandaReach": {
+        "id": "PandaReach-v3", "imports": ["panda_gym"], "package": "panda-gym", "physics_steps": "sim.n_substeps",
+    },
+    "FetchReach": {
+        "id": "FetchReach-v4", "imports": ["gymnasium_robotics"], "package": "gymnasium-robotics",
+        "physics_steps": "n_substeps",
+    },
+}  # fmt: skip
+"""Reach environments of other projects: what :mod:`ik_sim.bench_env_worker` needs to know of them."""
 
 
-def steps_per_second(runs: dict[str, tuple[Callable[[], Any], int]], seconds: float, rounds: int) -> dict[str, float]:
-    """Best rate of each run: a function that makes `per` environment steps in one call."""
-    best = dict.fromkeys(runs, 0.0)
-    for function, _ in runs.values():
-        function()  # compiles and loads
-    for _ in range(rounds):
-        for name, (function, per) in runs.items():
-            calls, begin = 0, time.process_time()
-            while (spent := time.process_time() - begin) < seconds or calls == 0:
-                function()
-                calls += 1
-            best[name] = max(best[name], calls * per / spent)
-    return best
+@dataclass(frozen=True)
+class BenchEnv:
+    """Measure the Gymnasium environments: steps per second, beside other projects' where those are installed.
+
+    Exit code 0; 2 misuse. Others are looked for in this Python, in those named by --peers-python, and in every
+    environment in IK_SIM_PEERS (~/.cache/ik_sim/peers).
+    """
+
+    peers_python: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
+    """A Python that has panda-gym or gymnasium-robotics, once for each."""
+    seconds: float = 0.2
+    """Of each measurement."""
+    rounds: int = 11
+    """Measurements of each."""
+    num_envs: int = 16
+    """Arms in the vector environments."""
+    batch: int = 1024
+    """Arms in the large kinematic ones."""
+    robot: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """UR5, Iiwa14, Planar2 or Planar3, once for each; the first three when left out."""
+    json: Path | None = None
+    """Also write all figures to this file; - writes them to standard output, in place of the tables."""
+    quiet: bool = False
+    """Print nothing but errors."""
+
+    def run(self) -> int:
+        """Do it."""
+        for name, low in (("seconds", 1e-3), ("rounds", 1), ("num_envs", 2), ("batch", 2)):
+            if not getattr(self, name) >= low:
+                raise InvalidArgumentError(name, f"must be {low:g} or more, not {getattr(self, name)}")
+
+        def say(text: str) -> None:
+            if not self.quiet:
+                print(f"ik-sim: {text}", file=sys.stderr, flush=True)
+
+        result = measure(
+            self.robot or ROBOTS, self.peers_python, self.seconds, self.rounds, self.num_envs, self.batch, say
+        )
+        if self.json is not None:
+            write_json(self.json, result)
+        if not self.quiet and str(self.json) != "-":
+            print(text(result))
+        return 0
 
 
-def _single(env: Any) -> Callable[[], None]:
-    env.reset(seed=0)
-    actions = [np.random.default_rng(i).uniform(-1, 1, env.action_space.shape).astype(np.float32) for i in range(64)]
-    count = 0
+def measure(
+    robots: tuple[str, ...] = ROBOTS,
+    pythons: tuple[Path, ...] = (),
+    seconds: float = 0.2,
+    rounds: int = 11,
+    num_envs: int = 16,
+    batch: int = 1024,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """All figures, as plain values.
 
-    def step() -> None:
-        nonlocal count
-        count += 1
-        _, _, terminated, truncated, _ = env.step(actions[count % 64])
-        if terminated or truncated:
-            env.reset()
+    Args:
+        robots: whose environments, as the ids name them.
+        pythons: where other projects' environments may be installed.
+        seconds: of each measurement.
+        rounds: measurements of each.
+        num_envs: arms in a vector environment.
+        batch: arms in a large kinematic one.
+        say: told what is left out.
+    """
+    for robot in robots:
+        _check_robot(robot)
+    with ExitStack() as stack:
+        ours = stack.enter_context(_worker(Path(sys.executable)))
+        askers: dict[str, Callable[..., dict[str, Any]]] = {}
+        facts: dict[str, dict[str, Any]] = {}
+        for name, spec in _specs(robots, num_envs, batch).items():
+            facts[name] = ours({"open": name, "imports": ["ik_sim.env"], **spec})
+            if "error" in facts[name]:
+                raise IkSimError(f"{name}: {facts[name]['error']}")
+            askers[name] = ours
+        for name, spec in OTHERS.items():
+            if (python := find_python(spec["imports"][0], pythons)) is None:
+                say(f"{name} is left out: no Python here has {spec['package']} (see --peers-python)")
+                continue
+            ask = stack.enter_context(_worker(python))
+            found = ask({"open": name, "options": {}, **spec})
+            if "error" in found:
+                say(f"{name} is left out: {found['error']}")
+                continue
+            askers[name], facts[name] = ask, found
+        rows: dict[str, list[dict[str, float]]] = {name: [] for name in askers}
+        for _ in range(rounds):
+            for name, ask in askers.items():
+                rows[name].append(ask({"run": name, "seconds": seconds}))
+    rates = {
+        clock: {name: np.array([row["steps"] / row[clock] for row in found]) for name, found in rows.items()}
+        for clock in ("wall", "cpu")
+    }
+    ratios = []
+    for of, over, factor, wanted in _pairs(robots, num_envs, facts):
+        entry = {"of": of, "over": over, "counted": "physics steps" if factor != 1.0 else "steps", "wanted": wanted}
+        for clock in ("wall", "cpu"):
+            entry[clock] = interval(factor * rates[clock][of] / rates[clock][over])
+        ratios.append(entry)
+    return {
+        "seconds": seconds, "rounds": rounds, "num_envs": num_envs, "batch": batch,
+        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "versions": {name: facts[name]["version"] for name in OTHERS if name in facts},
+        "steps_per_second": {
+            name: {clock: interval(rates[clock][name]) for clock in ("wall", "cpu")} for name in askers
+        },
+        "ratios": ratios,
+    }  # fmt: skip
 
-    return step
+
+def interval(values: Float[np.ndarray, "k"]) -> dict[str, float]:
+    """Median, and the interval between two of the values that holds the true one with 95 % or more."""
+    from scipy.stats import binom
+
+    n, inside = len(values), np.sort(values)
+    k = max(int(binom.ppf(0.025, n, 0.5)) - 1, 0)
+    return {"median": float(np.median(values)), "low": float(inside[k]), "high": float(inside[n - 1 - k])}
 
 
-def _vector(envs: Any) -> Callable[[], None]:
-    envs.reset(seed=0)
-    actions = [np.random.default_rng(i).uniform(-1, 1, envs.action_space.shape).astype(np.float32) for i in range(8)]
-    count = 0
-
-    def step() -> None:
-        nonlocal count
-        count += 1
-        envs.step(actions[count % 8])
-
-    return step
-
-
-def _others() -> dict[str, Any]:
-    """Reach environments of other projects that are installed here."""
-    found: dict[str, Any] = {}
-    for module, env_id in (("panda_gym", "PandaReach-v3"), ("gymnasium_robotics", "FetchReach-v4")):
+def find_python(module: str, pythons: tuple[Path, ...] = ()) -> Path | None:
+    """The first Python that has a module: of those given, of this one, of those in the folder of the peers."""
+    beside = sorted([*environments_folder().glob("*/bin/python"), *environments_folder().glob("*/Scripts/python.exe")])
+    probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    for python in (*pythons, Path(sys.executable), *beside):
         try:
-            __import__(module)
-            found[env_id] = gymnasium.make(env_id)
-        except Exception as error:  # not installed, or at odds with what is
-            print(f"  {env_id}: left out ({type(error).__name__}: {error})")
+            if subprocess.run([str(python), "-I", "-c", probe], check=False, capture_output=True).returncode == 0:
+                return python
+        except OSError as error:
+            raise InvalidArgumentError("peers_python", f"{python} does not run ({error.strerror})") from None
+    return None
+
+
+def text(result: dict[str, Any]) -> str:
+    """Two tables: rates, and ratios with their intervals."""
+    lines = [f"\n  {'environment':38} {'steps/s':>10} {'of processor time':>19}"]
+    for name, rate in result["steps_per_second"].items():
+        lines.append(f"  {name:38} {rate['wall']['median']:10.0f} {rate['cpu']['median']:19.0f}")
+    lines += ["", f"  {'ratio by the clock (95 %)':28} {'by processor time (95 %)':28}"]
+    for row in result["ratios"]:
+        wall, cpu = (f"{v['median']:6.2f} x ({v['low']:.2f} to {v['high']:.2f})" for v in (row["wall"], row["cpu"]))
+        wanted = f", wanted {row['wanted']:g}" if row["wanted"] else ""
+        lines.append(f"  {wall:28} {cpu:28} {row['of']} over {row['over']} ({row['counted']}{wanted})")
+    return "\n".join(lines)
+
+
+# --- pieces ---
+
+
+def _specs(robots: tuple[str, ...], num_envs: int, batch: int) -> dict[str, dict[str, Any]]:
+    """Our environments by the names of their rows."""
+    found: dict[str, dict[str, Any]] = {}
+    for robot in robots:
+        env_id = f"IkSim/Reach-{robot}-v0"
+        for motion in ("physics", "kinematic"):
+            options = {"motion": motion}
+            found[f"{robot} {motion}"] = {"id": env_id, "options": options}
+            for label, mode in (("Sync", "sync"), ("fast", "vector_entry_point")):
+                found[_vector(robot, motion, label, num_envs)] = {
+                    "id": env_id, "options": options, "num_envs": num_envs, "vectorization": mode,
+                }  # fmt: skip
+        found[_vector(robot, "kinematic", "fast", batch)] = {
+            "id": env_id, "options": {"motion": "kinematic"}, "num_envs": batch, "vectorization": "vector_entry_point",
+        }  # fmt: skip
+        for action, label in (("joint_position", ""), ("cartesian", ", Cartesian")):
+            found[f"{robot} 20 x 2 ms{label}"] = {
+                "id": env_id, "options": {**EQUAL_PHYSICS, "action": action}, "physics_steps": "setup.substeps",
+            }  # fmt: skip
     return found
 
 
-def measure(seconds: float = 0.3, rounds: int = 5, num_envs: int = 16, batch: int = 1024) -> dict[str, Any]:
-    """All figures: environment steps per second by name, and the ratios that matter."""
-    runs: dict[str, tuple[Callable[[], Any], int]] = {}
-    opened: list[Any] = []
+def _vector(robot: str, motion: str, label: str, count: int) -> str:
+    return f"{robot} {motion}, {label} {count}"
 
-    def add(name: str, env: Any, per: int = 1) -> None:
-        opened.append(env)
-        runs[name] = (_single(env) if per == 1 else _vector(env), per)
 
-    for robot in ROBOTS:
-        env_id = f"IkSim/Reach-{robot}-v0"
+def _pairs(
+    robots: tuple[str, ...], num_envs: int, facts: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, str, float, float]]:
+    """What is divided by what, with a factor for the physics steps in a step, and what is wanted (0: nothing)."""
+    for other, wanted in (("PandaReach", 3.0), ("FetchReach", 1.0)):
+        if other not in facts:
+            continue
+        for robot in robots:
+            if robot.startswith("Planar"):
+                continue
+            for name in (f"{robot} 20 x 2 ms", f"{robot} 20 x 2 ms, Cartesian"):
+                yield name, other, facts[name]["physics_steps"] / facts[other]["physics_steps"], wanted
+    for robot in robots:
         for motion in ("physics", "kinematic"):
-            name = f"{robot} {motion}"
-            add(f"{name}, single", gymnasium.make(env_id, motion=motion))
-            sync = gymnasium.make_vec(env_id, num_envs, vectorization_mode="sync", motion=motion)
-            add(f"{name}, sync {num_envs}", sync, num_envs)
-            fast = gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", motion=motion)
-            add(f"{name}, vector {num_envs}", fast, num_envs)
-        many = gymnasium.make_vec(env_id, batch, vectorization_mode="vector_entry_point", motion="kinematic")
-        add(f"{robot} kinematic, vector {batch}", many, batch)
-    add("Iiwa14 physics, 20 x 2 ms", gymnasium.make("IkSim/Reach-Iiwa14-v0", **PANDA_PHYSICS))
-    add("UR5 physics, 20 x 2 ms", gymnasium.make("IkSim/Reach-UR5-v0", **PANDA_PHYSICS))
-    others = _others()
-    for env_id, env in others.items():
-        add(env_id, env)
-    rates = steps_per_second(runs, seconds, rounds)
-    for env in opened:
-        env.close()
-    ratios: dict[str, float] = {}
-    for robot in ROBOTS:
-        for motion in ("physics", "kinematic"):
-            fast, slow = rates[f"{robot} {motion}, vector {num_envs}"], rates[f"{robot} {motion}, sync {num_envs}"]
-            ratios[f"{robot} {motion}: vector over sync at {num_envs}"] = fast / slow
-    if "PandaReach-v3" in others:
-        for robot in ("Iiwa14", "UR5"):
-            ratios[f"{robot} over PandaReach, 20 physics steps of 2 ms each"] = (
-                rates[f"{robot} physics, 20 x 2 ms"] / rates["PandaReach-v3"]
-            )
-    if "FetchReach-v4" in others:
-        for robot in ("Iiwa14", "UR5"):
-            ratios[f"{robot} over FetchReach, physics steps per second"] = (
-                20 * rates[f"{robot} physics, 20 x 2 ms"] / (FETCH_STEPS * rates["FetchReach-v4"])
-            )
-    return {"steps_per_second": rates, "ratios": ratios, "ids": list(ik_sim.env.ENV_IDS)}
+            fast, slow = (_vector(robot, motion, label, num_envs) for label in ("fast", "Sync"))
+            yield fast, slow, 1.0, 2.0
 
 
-def main(args: list[str] | None = None) -> int:
-    """Measure and print a table; `--json FILE` also writes the figures."""
-    parser = argparse.ArgumentParser(prog="ik-sim bench env", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.3, help="processor time of each measurement")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--num-envs", type=int, default=16)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args(args)
-    result = measure(options.seconds, options.rounds, options.num_envs)
-    print(f"\n  {'environment':42} {'steps/s':>10}")
-    for name, rate in result["steps_per_second"].items():
-        print(f"  {name:42} {rate:10.0f}")
-    print()
-    for name, ratio in result["ratios"].items():
-        print(f"  {ratio:6.2f} x  {name}")
-    if options.json is not None:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+def _check_robot(name: str) -> None:
+    import ik_sim.env
+    from ik_sim.errors import UnknownNameError
+
+    known = [env_id.split("-")[1] for env_id in ik_sim.env.ENV_IDS if "/Reach-" in env_id]
+    if name not in known:
+        raise UnknownNameError("robot of an environment", name, known)
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+@contextmanager
+def _worker(python: Path) -> Iterator[Callable[[dict[str, Any]], dict[str, Any]]]:
+    """A process with that Python, as a function that asks it and waits for the answer."""
+    path = Path(__file__).with_name("bench_env_worker.py")
+    environment = dict(os.environ)
+    if python == Path(sys.executable):  # ours: it needs this package, wherever it lies
+        folders = [str(path.parents[1]), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    else:
+        environment.pop("PYTHONPATH", None)
+    process = subprocess.Popen(
+        [str(python), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=environment,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    requests, replies = process.stdin, process.stdout
+
+    def ask(message: dict[str, Any]) -> dict[str, Any]:
+        requests.write(jsonlib.dumps(message) + "\n")
+        requests.flush()
+        line = replies.readline()
+        if not line:
+            raise IkSimError(f"{python} ended while it measured {message.get('open') or message.get('run')}")
+        return jsonlib.loads(line)
+
+    try:
+        yield ask
+    finally:
+        requests.close()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        replies.close()

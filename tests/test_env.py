@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -251,8 +252,9 @@ def test_the_fast_vector_environment_is_gymnasiums_synchronous_one_bit_for_bit(o
     options = {"robot": "planar3", "max_episode_steps": 12, **options}
     if options["motion"] == "kinematic" and "scenario" not in options:
         options["tolerance"] = 0.1  # so that some episodes end early
-    fast = gymnasium.make_vec(PLANAR2, 5, vectorization_mode="vector_entry_point", **options)
-    slow = gymnasium.make_vec(PLANAR2, 5, vectorization_mode="sync", **options)
+    # Nine: from eight on, one call solves for all arms of Cartesian actions.
+    fast = gymnasium.make_vec(PLANAR2, 9, vectorization_mode="vector_entry_point", **options)
+    slow = gymnasium.make_vec(PLANAR2, 9, vectorization_mode="sync", **options)
     (a, info_a), (b, info_b) = fast.reset(seed=21), slow.reset(seed=21)
     rng = np.random.default_rng(2)
     ended = 0
@@ -889,6 +891,39 @@ def test_some_of_the_arms_can_be_reset_alone():
     np.testing.assert_array_equal(envs.arms.q[1], load_robot("planar2").q_home)
 
 
+def test_threads_share_the_physics_out_and_change_no_bit_of_it():
+    options = {"robot": "ur5", "max_episode_steps": 15, "randomise": {"gain": (0.3, 1.0)}}
+    alone, shared = ArmVectorEnv(5, threads=1, **options), ArmVectorEnv(5, threads=3, **options)
+    rng = np.random.default_rng(0)
+    a, b = alone.reset(seed=0)[0], shared.reset(seed=0)[0]
+    for _ in range(40):
+        np.testing.assert_array_equal(a, b)
+        action = rng.uniform(-1, 1, (5, 6))
+        a, b = alone.step(action)[0], shared.step(action)[0]
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
+    assert len(names) == 3
+    # In a forked process there are none of them; it starts its own.
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of threads in the parent
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, shared.step(action)[0].tobytes())  # type: ignore[possibly-undefined]
+            shared.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    here = shared.step(action)[0]  # type: ignore[possibly-undefined]
+    # Motors of the child remember nothing of the last step; a float32 apart at most.
+    np.testing.assert_allclose(np.frombuffer(os.read(read, 1 << 16), np.float32).reshape(here.shape), here, atol=1e-5)
+    shared.close()
+    alone.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
+    with pytest.raises(InvalidArgumentError, match="threads"):
+        ArmVectorEnv(2, threads=0)
+
+
 def test_actions_for_another_number_of_arms_are_refused():
     envs = ArmVectorEnv(3, robot="planar2", motion="kinematic")
     envs.reset(seed=0)
@@ -942,6 +977,31 @@ def test_the_bridge_hands_on_where_an_episode_ended():
         assert info["TimeLimit.truncated"]
         assert (info["terminal_observation"][:2] != observation[:2]).any()
         assert not info["is_success"]
+
+
+@pytest.mark.rl
+@pytest.mark.parametrize("env_id", [UR5, "IkSim/Avoid-Planar3-v0", "IkSim/Track-Planar2-v0"])
+def test_features_for_networks_hold_what_they_say_and_are_about_one_in_size(env_id):
+    import torch
+
+    from ik_sim.env.sb3 import ArmFeatures, make_vec_env
+
+    envs = make_vec_env(env_id, 50, observation="goal", motion="kinematic", start_range=0.5)
+    wanted = ArmFeatures.policy_kwargs(envs)
+    features = wanted["features_extractor_class"](envs.observation_space, **wanted["features_extractor_kwargs"])
+    envs.seed(0)
+    seen = {name: torch.as_tensor(part) for name, part in envs.reset().items()}
+    found = features(seen)
+    assert found.shape == (50, features.features_dim)
+    assert float(found.abs().max()) < 4.0
+    n, m = envs.envs.setup.robot.chain.n, seen["observation"].shape[1]
+    np.testing.assert_allclose(found[:, m : m + n], torch.sin(seen["observation"][:, :n]), atol=1e-6)
+    np.testing.assert_allclose(found[:, m + n : m + 2 * n], torch.cos(seen["observation"][:, :n]), atol=1e-6)
+    # Far away the magnified way saturates; within a centimetre it still tells one millimetre from another.
+    near = {**seen, "achieved_goal": seen["desired_goal"] - 0.001}
+    nearer = {**seen, "achieved_goal": seen["desired_goal"] - 0.002}
+    assert ((features(nearer) - features(near))[:, -3:] > 0.005).all()
+    envs.close()
 
 
 def test_our_inverse_kinematics_is_a_baseline_in_physics_too():

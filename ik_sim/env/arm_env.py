@@ -211,8 +211,7 @@ class ArmEnv(gymnasium.Env[Any, Any]):
         return observation[0]
 
     def _info(self, rewards: Any, success: Any) -> dict[str, Any]:
-        found = self.arms.infos(rewards, success)
-        return {name: value[0] if value.dtype == object else value[0].item() for name, value in found.items()}
+        return {name: value.item() for name, value in self.arms.infos(rewards, success).items()}
 
     def _check_open(self) -> None:
         if self._closed:

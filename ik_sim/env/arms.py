@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
-from scipy.spatial.transform import Rotation
 
 from ik_sim.env import kernels
 from ik_sim.env.physics import KinematicMotion, Motion, PhysicsMotion
@@ -15,9 +14,12 @@ from ik_sim.env.setup import GOAL_SIZES, Setup
 from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
 from ik_sim.se3 import check_pose
 from ik_sim.solvers import Status
-from ik_sim.target import AXIS, POINT, POSE, Target
+from ik_sim.target import AXIS, POINT, Target
 
 STATUS_NAMES = np.array([str(status) for status in Status])
+STATUS_CODES = {status: code for code, status in enumerate(Status)}
+BATCH = 8
+"""From so many arms on, one call that solves for all of them is faster than a call each; the answers are the same."""
 CANDIDATES = 8
 """Goals drawn for an episode, of which the first usable one is taken."""
 HALVINGS = 12
@@ -35,6 +37,7 @@ class Arms:
         count: how many.
         generator: gives the random generator of arm i.
         max_episode_steps: episodes are cut after so many steps; None leaves that to a wrapper.
+        threads: that share the physics among them; as many as there are processors when left out.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Arms:
         count: int,
         generator: Callable[[int], np.random.Generator],
         max_episode_steps: int | None = None,
+        threads: int | None = None,
     ) -> None:
         n = setup.robot.chain.n
         self.setup, self.count, self.generator = setup, count, generator
@@ -50,7 +54,9 @@ class Arms:
         limits = [] if setup.trajectory is None else [len(setup.trajectory)]
         limits += [] if max_episode_steps is None else [max_episode_steps]
         self.max_steps = min(limits) if limits else None
-        self.motion: Motion = PhysicsMotion(setup, count) if setup.motion == "physics" else KinematicMotion(setup)
+        self.motion: Motion = (
+            PhysicsMotion(setup, count, threads) if setup.motion == "physics" else KinematicMotion(setup)
+        )
         self.q = np.tile(setup.robot.q_home, (count, 1))
         self.velocity = np.zeros((count, n))
         self.q_command = self.q.copy()
@@ -69,14 +75,19 @@ class Arms:
         self.spheres = np.zeros((count, setup.obstacles, 4))
         self.clearance = np.full(count, np.inf)
         self._poses = np.empty((count, 12))
-        self._errors = np.empty((count, 4))
+        self._errors = np.empty((count, 5))
+        self._drive = np.empty((count, n))
+        self._still = np.zeros((count, n))
+        self._displaced = np.tile(np.eye(4), (count, 1, 1))
+        self._normal = np.zeros(3) if setup.normal is None else setup.normal
         self._ik: Any = None
         self._saturated = np.zeros(count, dtype=bool)
         m = setup.goal_size
         self.achieved = np.empty((count, m), dtype=np.float32)
         self.desired = np.empty((count, m), dtype=np.float32)
         self._noise_scale = setup.randomise.noise * np.concatenate([np.ones(n), np.full(n, 10.0)])
-        self._backwards = -setup.speeds
+        self._rewards = np.empty(count, dtype=np.float32)
+        self._success = np.empty(count, dtype=bool)
         self._turning = ~np.isfinite(self.chain.upper - self.chain.lower)  # joints without limits
         self._turning_any = bool(self._turning.any())
         self._flat_bounds = _bounds(setup.observation_space)
@@ -228,10 +239,7 @@ class Arms:
         if setup.action == "torque":
             drive = actions * setup.torques
         else:
-            self._command(actions)
-            drive = self._share * (self.q_command - self.q)
-            np.minimum(drive, setup.speeds, out=drive)
-            np.maximum(drive, self._backwards, out=drive)
+            drive = self._command(actions)
         if live is not None:
             kept = self.q[~live], self.velocity[~live]
         self.motion.step(rows, self.q, self.velocity, drive)
@@ -253,37 +261,32 @@ class Arms:
         self._late[0] = actions
         return self._late[self._latency, np.arange(self.count)]
 
-    def _command(self, actions: Float[np.ndarray, "k a"]) -> None:
-        """Turn actions into commanded joints, inside the limits."""
+    def _command(self, actions: Float[np.ndarray, "k a"]) -> Float[np.ndarray, "k n"]:
+        """Turn actions into commanded joints, inside the limits; returns the speeds at which motors head for them."""
         setup, chain = self.setup, self.chain
         if setup.action == "cartesian":
-            q = self._solve(actions)
+            origin, actions = self._solve(actions), self._still
         else:
             origin = self.q_command if setup.action == "joint_position" else self.q
-            q = origin + actions * setup.joint_step
-        self.q_command = np.minimum(np.maximum(q, chain.lower), chain.upper)
+        kernels.steer(
+            actions, origin, setup.joint_step, chain.lower, chain.upper, self.q, self._share, setup.speeds,
+            self.q_command, self._drive,
+        )  # fmt: skip
+        return self._drive
 
     def _solve(self, actions: Float[np.ndarray, "k a"]) -> Float[np.ndarray, "k n"]:
         """Joints that displace the commanded tool; what the solver could not do is kept for `info`."""
-        setup, chain = self.setup, self.chain
-        T = chain.fk_batch(self.q_command)
-        shifts = 2 if setup.normal is not None else 3
-        T[:, :shifts, 3] += actions[:, :shifts] * setup.tool_step[0]
-        turns = actions[:, shifts:] * setup.tool_step[1]
-        if turns.size:
-            vectors = turns * setup.normal if setup.normal is not None else turns
-            T[:, :3, :3] = Rotation.from_rotvec(vectors).as_matrix() @ T[:, :3, :3]
-        if hasattr(setup.solver, "solve_batch"):
-            answer = setup.solver.solve_batch(chain, T, self.q_command, kind=setup.kind, threads=1)
+        setup, chain, solver, T = self.setup, self.chain, self.setup.solver, self._displaced
+        kernels.displace(chain.packed, self.q_command, actions, setup.tool_step, self._normal, T)
+        if self.count >= BATCH and hasattr(solver, "solve_batch"):
+            answer = solver.solve_batch(chain, T, self.q_command, kind=setup.kind, threads=1)
             q, codes = answer.q, answer._column(0).astype(np.int64)
             errors = np.stack([answer.position_error, answer.rotation_error], axis=1)
         else:
-            answers = [
-                setup.solver.solve(chain, Target(T[k], setup.kind), self.q_command[k]) for k in range(self.count)
-            ]
+            answers = [solver.solve(chain, Target(T[k], setup.kind), self.q_command[k]) for k in range(self.count)]
             q = np.array([answer.q for answer in answers])
-            codes = np.array([STATUS_NAMES.tolist().index(str(answer.status)) for answer in answers])
-            errors = np.array([[answer.position_error, answer.rotation_error] for answer in answers])
+            codes = np.array([STATUS_CODES[answer.status] for answer in answers])
+            errors = np.array([(answer.position_error, answer.rotation_error) for answer in answers])
         self._ik = (codes, errors)
         step = q - self.q_command
         most = (np.abs(step) / setup.joint_step).max(axis=1)
@@ -292,16 +295,12 @@ class Arms:
 
     def _measure(self) -> None:
         setup = self.setup
-        kernels.measure(self.chain.packed, self.q, self.q_command, self.T_goal, setup.kind, self._poses, self._errors)
+        kernels.measure(
+            self.chain.packed, self.q, self.q_command, self.T_goal, self.desired, setup.kind, setup.terms, self._poses,
+            self._errors, self.achieved, self._rewards, self._success,
+        )  # fmt: skip
         if setup.obstacles:
             kernels.clearances(self.chain.packed, self.q, self.spheres, setup.link_radius, self.clearance)
-        poses, achieved = self._poses, self.achieved
-        achieved[:, :3] = poses[:, 9:12]
-        if setup.kind == AXIS:
-            achieved[:, 3:] = poses[:, 2:9:3]
-        elif setup.kind == POSE:
-            achieved[:, 3:6] = poses[:, 0:9:3]
-            achieved[:, 6:9] = poses[:, 1:9:3]
 
     # --- what comes out ---
 
@@ -310,28 +309,24 @@ class Arms:
         setup, n, g = self.setup, self.chain.n, self.setup.goal_size
         low, high = self._flat_bounds
         seen = np.empty((self.count, len(low)), dtype=np.float32)
-        seen[:, :n] = self._wrapped() if self._turning_any else self.q
-        seen[:, n : 2 * n] = self.velocity
+        q, velocity = self._wrapped() if self._turning_any else self.q, self.velocity
         if setup.randomise.noise > 0.0:
-            for i in range(self.count):
-                seen[i, : 2 * n] += self._noise_scale * self.generator(i).standard_normal(2 * n)
+            noise = np.array([self.generator(i).standard_normal(2 * n) for i in range(self.count)]) * self._noise_scale
+            q, velocity = q + noise[:, :n], velocity + noise[:, n:]
         at = 2 * n
         if self._tracked is not None:
             seen[:, at : at + g] = self._tracked[np.minimum(self.time, len(self._tracked) - 1)]
             at += g
-        tool = self._poses[:, 9:12]
         if setup.obstacles:
             spheres = self.spheres.copy()
-            spheres[:, :, :3] -= tool[:, None]
+            spheres[:, :, :3] -= self._poses[:, None, 9:12]
             seen[:, at : at + 4 * setup.obstacles] = spheres.reshape(self.count, -1)
             at += 4 * setup.obstacles
-        if setup.observation == "flat":
-            seen[:, at : at + g] = self.achieved
-            seen[:, at + g : at + 2 * g] = self.desired
-            seen[:, at + 2 * g :] = self.T_goal[:, :3, 3] - tool
-        np.minimum(seen, high, out=seen)
-        np.maximum(seen, low, out=seen)
-        if setup.observation == "flat":
+        flat = setup.observation == "flat"
+        kernels.observe(
+            q, velocity, self._poses, self.achieved, self.desired, self.T_goal, low, high, at if flat else -1, seen
+        )
+        if flat:
             return seen
         return {"observation": seen, "achieved_goal": self.achieved.copy(), "desired_goal": self.desired.copy()}
 
@@ -342,7 +337,7 @@ class Arms:
 
     def rewards(self) -> tuple[Float32[np.ndarray, "k"], Bool[np.ndarray, "k"]]:
         """Rewards and successes of all arms as they are now."""
-        rewards, success = goal_reward(self.setup, self.achieved, self.desired)
+        rewards, success = self._rewards.copy(), self._success.copy()
         if self.setup.obstacles:
             hit = self.clearance < 0.0
             rewards = np.where(hit, rewards + np.float32(self.setup.collision_reward), rewards)
@@ -354,23 +349,23 @@ class Arms:
         if self.setup.scenario == "track":
             terminated = np.zeros(self.count, dtype=bool)
         else:
-            terminated = success | (self.clearance < 0.0)
+            terminated = success | (self.clearance < 0.0) if self.setup.obstacles else success.copy()
         cut = np.zeros(self.count, dtype=bool) if self.max_steps is None else self.time >= self.max_steps
         return terminated, cut
 
     def infos(self, rewards: Float32[np.ndarray, "k"], success: Bool[np.ndarray, "k"]) -> dict[str, Any]:
         """Arrays by name, one entry for each arm."""
-        errors = self._errors
+        errors = self._errors.copy()
         found: dict[str, Any] = {
             "reward": rewards.astype(np.float64),
             "is_success": success,
-            "position_error": errors[:, 0].copy(),
-            "rotation_error": errors[:, 1].copy(),
+            "position_error": errors[:, 0],
+            "rotation_error": errors[:, 1],
         }
         if self.setup.action != "torque":
-            found["residual_position"] = errors[:, 2].copy()
-            found["residual_rotation"] = errors[:, 3].copy()
-            found["joint_error"] = np.abs(self.q_command - self.q).max(axis=1)
+            found["residual_position"] = errors[:, 2]
+            found["residual_rotation"] = errors[:, 3]
+            found["joint_error"] = errors[:, 4]
         if self.setup.action == "cartesian":
             if self._ik is None:
                 self._ik = (np.full(self.count, -1), np.zeros((self.count, 2)))
@@ -396,13 +391,9 @@ def goal_reward(setup: Setup, achieved: Any, desired: Any) -> tuple[Float32[np.n
     """Rewards and successes from rows of goals alone."""
     a = np.ascontiguousarray(achieved, dtype=np.float64)
     d = np.ascontiguousarray(desired, dtype=np.float64)
-    errors = np.empty((len(a), 2))
-    kernels.goal_errors(a, d, setup.kind, errors)
-    success = (errors[:, 0] <= setup.tolerance.position) & (errors[:, 1] <= setup.tolerance.rotation)
-    if setup.reward == "sparse":
-        return np.where(success, np.float32(0.0), np.float32(-1.0)), success
-    rewards = setup.success_reward * success - (errors[:, 0] + setup.rotation_weight * errors[:, 1])
-    return rewards.astype(np.float32), success
+    rewards, success = np.empty(len(a), dtype=np.float32), np.empty(len(a), dtype=bool)
+    kernels.judge(a, d, setup.kind, setup.terms, rewards, success)
+    return rewards, success
 
 
 def compute_reward(setup: Setup, achieved: Any, desired: Any, info: Any) -> Any:
@@ -435,9 +426,10 @@ def check_action(setup: Setup, action: Any, count: int | None) -> Float[np.ndarr
         if setup.action != "cartesian":
             of += f": {', '.join(setup.robot.chain.joint_names)}"
         raise InvalidArgumentError("action", f"has shape {array.shape}; wanted is {wanted} ({of})")
-    if not np.isfinite(array).all():
+    inside = np.empty((1 if count is None else count, size))
+    if not kernels.cut(np.ascontiguousarray(array).reshape(-1, size), inside):
         raise InvalidArgumentError("action", f"holds NaN or infinity: {array.tolist()}")
-    return np.minimum(np.maximum(array, -1.0), 1.0).reshape(-1, size)
+    return inside
 
 
 def not_reset() -> IkSimError:

@@ -3,11 +3,16 @@
 In physics each arm is a :class:`~ik_sim.simulation.Simulation` of its own whose PyBullet step is a whole control period,
 cut into sub-steps: the same motion as that many steps one by one, at a fraction of the calls. (A motor's torque limit
 times the whole step bounds the impulse of each sub-step, so the limits are divided by their number.)
+
+PyBullet lets go of the interpreter's lock while it steps, so arms are shared out among threads. They don't meet: each
+arm has a client of its own, and moves as it would alone, to the last bit.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
@@ -78,8 +83,10 @@ class KinematicMotion:
 class PhysicsMotion:
     """One PyBullet client for each arm, opened at its first reset, and anew after a fork."""
 
-    def __init__(self, setup: Setup, count: int) -> None:
+    def __init__(self, setup: Setup, count: int, threads: int | None = None) -> None:
         self._setup = setup
+        self._threads = min(threads or usable_cores(), count)
+        self._pool: ThreadPoolExecutor | None = None
         self._simulations: list[Simulation | None] = [None] * count
         self._payloads: list[float | None] = [None] * count
         self._process = os.getpid()
@@ -127,6 +134,20 @@ class PhysicsMotion:
         """One PyBullet step for each arm."""
         if os.getpid() != self._process:
             self._restore_after_fork(q, velocity)
+        rows = list(rows)
+        parts = [rows[k :: self._threads] for k in range(min(self._threads, len(rows)))]
+        if len(parts) <= 1:
+            found = [self._run(part, drive) for part in parts]
+        else:
+            self._pool = self._pool or ThreadPoolExecutor(self._threads, "ik_sim physics")
+            found = list(self._pool.map(self._run, parts, [drive] * len(parts)))
+        for part, numbers in zip(parts, found, strict=True):
+            states = np.array(numbers).reshape(-1, q.shape[1], 2)
+            q[part] = states[:, :, 0]
+            velocity[part] = states[:, :, 1]
+
+    def _run(self, rows: Sequence[int], drive: Float[np.ndarray, "k n"]) -> list[float]:
+        """Step these arms; joint values and speeds, one after the other."""
         numbers: list[float] = []
         for i in rows:
             arm = self._simulations[i]
@@ -144,9 +165,7 @@ class PhysicsMotion:
                 )  # fmt: skip
             p.stepSimulation(client)
             numbers.extend(chain.from_iterable(map(_VALUE_AND_SPEED, p.getJointStates(body, arm._q_indices, client))))
-        states = np.array(numbers).reshape(-1, q.shape[1], 2)
-        q[rows] = states[:, :, 0]
-        velocity[rows] = states[:, :, 1]
+        return numbers
 
     def _forget_after_fork(self) -> None:
         """Leave the parent's clients alone; this process opens its own."""
@@ -156,6 +175,7 @@ class PhysicsMotion:
             if arm is not None:
                 arm._disconnect.detach()
         self._simulations = [None] * len(self._simulations)
+        self._pool = None  # a fork takes no threads along
         self._process = os.getpid()
 
     def _restore_after_fork(self, q: Float[np.ndarray, "k n"], velocity: Float[np.ndarray, "k n"]) -> None:
@@ -171,7 +191,15 @@ class PhysicsMotion:
     def close(self) -> None:
         """End the clients of this process."""
         self._forget_after_fork()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         for arm in self._simulations:
             if arm is not None:
                 arm.close()
         self._simulations = [None] * len(self._simulations)
+
+
+def usable_cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,8 +1,11 @@
-"""The fast vector environment for Stable-Baselines3, whose algorithms take a `VecEnv` of its own kind.
+"""For Stable-Baselines3: the fast vector environment as its own kind of `VecEnv`, and features that help networks learn.
 
-import gymnasium, ik_sim.env
-from ik_sim.env.sb3 import make_vec_env
-model = stable_baselines3.PPO("MlpPolicy", make_vec_env("IkSim/Reach-Planar2-v0", 64))
+    from ik_sim.env.sb3 import ArmFeatures, make_vec_env
+
+    envs = make_vec_env("IkSim/Reach-Planar2-v0", 64, observation="goal")
+    model = stable_baselines3.PPO("MultiInputPolicy", envs, policy_kwargs=ArmFeatures.policy_kwargs(envs))
+
+`scripts/train_reach.py` is the whole of it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from ik_sim.env.vector_env import ArmVectorEnv
 from ik_sim.errors import MissingDependencyError
 
 try:
+    import torch
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
     from stable_baselines3.common.vec_env import VecEnv
 except ImportError:
     raise MissingDependencyError("Stable-Baselines3", "this module", "pip install 'ik_sim[rl]'") from None
@@ -105,3 +110,45 @@ def make_vec_env(env_id: str, num_envs: int = 16, **options: Any) -> ArmVecEnv:
     )
     assert isinstance(envs, ArmVectorEnv)
     return ArmVecEnv(envs)
+
+
+class ArmFeatures(BaseFeaturesExtractor):
+    """What a small network should not have to find out first, from the goal dictionary.
+
+    Sines and cosines of the joint values beside themselves (a tool's place is made of them), and the way from tool to
+    goal twice: as it is, and magnified, so that the last centimetres count. Everything is about 1 in size.
+
+    Args:
+        observation_space: of an environment with `observation="goal"`.
+        joints: how many the arm has.
+    """
+
+    NEAR = 0.08
+    """Share of the arm's reach at which the magnified way saturates."""
+
+    _scale: torch.Tensor
+
+    def __init__(self, observation_space: Any, joints: int) -> None:
+        spaces = observation_space.spaces
+        rest = spaces["observation"].shape[0] - 2 * joints
+        super().__init__(observation_space, 4 * joints + rest + 3 * spaces["desired_goal"].shape[0])
+        self._joints = joints
+        high, goal = spaces["observation"].high, spaces["desired_goal"]
+        self._reach = float((goal.high - goal.low)[:3].max()) / 2.0
+        # Joints of hundreds of turns, and speeds that are allowed but never seen, would leave nothing of the others.
+        self.register_buffer(
+            "_scale", torch.as_tensor(np.concatenate([np.minimum(high[:joints], np.pi), high[joints:]]))
+        )
+
+    def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Features (k, f) of a batch of observations."""
+        seen, goal, n = observations["observation"], observations["desired_goal"], self._joints
+        way = goal - observations["achieved_goal"]
+        parts = [seen / self._scale, torch.sin(seen[:, :n]), torch.cos(seen[:, :n]), goal / self._reach]
+        return torch.cat([*parts, 2.0 * way / self._reach, torch.tanh(way / (self.NEAR * self._reach))], dim=1)
+
+    @classmethod
+    def policy_kwargs(cls, envs: Any) -> dict[str, Any]:
+        """The entries of `policy_kwargs` that put these features before the networks."""
+        joints = envs.get_attr("setup", 0)[0].robot.chain.n
+        return {"features_extractor_class": cls, "features_extractor_kwargs": {"joints": joints}}

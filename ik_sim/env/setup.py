@@ -124,8 +124,8 @@ class Setup:
     """Axis of a planar arm."""
     obstacles: int
     link_radius: float
-    rotation_weight: float
-    success_reward: float
+    terms: Float[np.ndarray, "5"]
+    """Of the reward, see :func:`ik_sim.env.kernels.worth`."""
     collision_reward: float
     randomise: Randomisation
     curriculum: Curriculum | None
@@ -268,8 +268,9 @@ def make_setup(
         normal=normal,
         obstacles=obstacles if scenario == "avoid" else 0,
         link_radius=link_radius if link_radius is not None else 0.02 if planar else 0.05,
-        rotation_weight=rotation_weight,
-        success_reward=success_reward,
+        terms=np.array(
+            [tolerance.position, tolerance.rotation, rotation_weight, success_reward, float(reward == "sparse")]
+        ),
         collision_reward=collision_reward,
         randomise=random,
         curriculum=None if curriculum is None else _dataclass(Curriculum, curriculum, "curriculum"),

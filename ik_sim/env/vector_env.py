@@ -24,13 +24,14 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     Row i is, to the last bit, the single environment with seed + i. Forward kinematics, rewards and Cartesian actions are
     one compiled call for all arms; with `motion="kinematic"` that is all there is to do. In physics every arm keeps a
-    client of its own.
+    client of its own, and threads share them out.
 
     Args:
         num_envs: how many.
         max_episode_steps: when episodes are truncated; the registered ids say.
         autoreset_mode: what follows an episode's last step: `AutoresetMode.NEXT_STEP` (the next step begins the new
             episode, as in `SyncVectorEnv`), `SAME_STEP`, or `DISABLED`.
+        threads: that step physics; as many as there are processors when left out. Results don't depend on it.
         render_mode: None or "rgb_array": `render()` gives a picture of each arm.
         width: of a picture.
         height: of a picture.
@@ -47,6 +48,7 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         *,
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
         render_mode: str | None = None,
         width: int = 480,
         height: int = 360,
@@ -54,6 +56,8 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ) -> None:
         if num_envs < 1:
             raise InvalidArgumentError("num_envs", f"must be 1 or more, not {num_envs}")
+        if threads is not None and threads < 1:
+            raise InvalidArgumentError("threads", f"must be 1 or more, not {threads}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UnknownNameError("render mode", render_mode, self.metadata["render_modes"])
         self.setup = _setup(options)
@@ -67,7 +71,7 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_observation_space = self.setup.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.arms = Arms(self.setup, num_envs, self._generator, max_episode_steps)
+        self.arms = Arms(self.setup, num_envs, self._generator, max_episode_steps, threads)
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._ended = np.zeros(num_envs, dtype=bool)
         self._all = np.ones(num_envs, dtype=bool)
