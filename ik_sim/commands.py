@@ -49,7 +49,8 @@ class Track:
     json: Path | None = None
     """Also write the verdict to this file; - writes it to standard output, in place of the table."""
     gui: bool = False
-    """Show the run in a window, in real time."""
+    """Show the run in a window, in real time, with sliders for speed and gain, pause and replay. From a terminal the
+    window stays until it is closed, or Q is pressed in it."""
     video: bool = False
     """Also film the run, for its folder and its report."""
     video_format: str = "mp4"
@@ -249,11 +250,15 @@ def _run_task(task: Any, robot_name: str | None, *, gui: bool = False, quiet: bo
 
     robot = task.load_robot() if robot_name is None else load_robot(robot_name)
     trajectory, solver = task.trajectory(robot), task.load_solver()
+    if gui:
+        from ik_sim.window import watch
+
+        return watch(task, robot, solver, stay=sys.stdin is not None and sys.stdin.isatty())
     with (
-        Simulation(robot, task.control, q=trajectory.q_start, gui=gui) as simulation,
+        Simulation(robot, task.control, q=trajectory.q_start) as simulation,
         _progress(f"{of}{task.name}", tick_count(task, robot), quiet) as on_sample,
     ):
-        return record(task, robot, solver, simulation=simulation, realtime=gui, on_sample=on_sample)
+        return record(task, robot, solver, simulation=simulation, on_sample=on_sample)
 
 
 @contextmanager

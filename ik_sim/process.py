@@ -13,15 +13,19 @@ from collections.abc import Iterator
 from ik_sim.errors import DisplayError
 
 
-def check_display() -> None:
-    """Try the display as PyBullet's window will, where a failure can still be caught.
+@contextlib.contextmanager
+def display_held() -> Iterator[None]:
+    """Try the display as PyBullet's window will, where a failure can still be caught, and stay connected for the block.
+
+    A virtual display starts anew whenever its last client leaves, and would refuse a window that opens just then.
 
     Raises:
         DisplayError: there is none, it doesn't answer, or it can't draw OpenGL.
     """
     if not sys.platform.startswith("linux"):
+        yield
         return
-    advice = "run without --gui, or inside `xvfb-run -a`"
+    advice = "run without --gui, or watch in a browser with `ik-sim view`"
     name = os.environ.get("DISPLAY", "")
     if not name:
         raise DisplayError(f"no window possible: DISPLAY is not set; {advice}")
@@ -40,6 +44,7 @@ def check_display() -> None:
         numbers = (ctypes.c_int(), ctypes.c_int())
         if not gl.glXQueryExtension(display, *(ctypes.byref(number) for number in numbers)):
             raise DisplayError(f"no window possible: the display {name!r} can't draw OpenGL; {advice}")
+        yield
     finally:
         x11.XCloseDisplay(display)
 

@@ -27,7 +27,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import itemgetter
 from types import TracebackType
@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float
 from ik_sim.control import ControlSettings
 from ik_sim.errors import IkSimError, InvalidArgumentError, MissingDependencyError
 from ik_sim.physics_urdf import physics_urdf, rest_positions
-from ik_sim.process import check_display, quiet
+from ik_sim.process import display_held, quiet
 from ik_sim.robots import Robot
 from ik_sim.se3 import Pose, check_pose, inverse, matrix_to_quat_xyzw, quat_xyzw_to_matrix, transform
 from ik_sim.urdf import MOVING
@@ -48,6 +48,10 @@ UNSTATED_TORQUE = 1000.0
 """What a joint may apply whose file states no torque limit, or 0 [Nm or N]: the effort of a large industrial arm."""
 SATURATED = 0.999
 """A torque or a speed at this share of its limit counts as saturated."""
+WINDOW = (
+    "--width=1280 --height=800 --background_color_red=0.9 --background_color_green=0.92 --background_color_blue=0.95"
+)
+"""What PyBullet's window is told: its size in pixels and a light ground."""
 _VALUE_SPEED_TORQUE = itemgetter(0, 1, 3)  # of what getJointStates gives; field 2 are forces of a sensor
 _log = logging.getLogger("ik_sim")
 
@@ -152,10 +156,12 @@ class Simulation:
         """Where the servo holds or heads for [rad]."""
         self._visuals = visuals or gui
         self._p: Any = _pybullet()
-        if gui:
-            check_display()
-        with quiet() as said:
-            self._client = self._p.connect(self._p.GUI if gui else self._p.DIRECT)
+        with contextlib.ExitStack() as stack:
+            if gui:
+                stack.enter_context(display_held())
+                _take_the_window()
+            said = stack.enter_context(quiet())
+            self._client = self._p.connect(self._p.GUI, options=WINDOW) if gui else self._p.connect(self._p.DIRECT)
         if self._client < 0:
             raise IkSimError(f"PyBullet does not start{_last_words(said)}")
         self._disconnect = weakref.finalize(self, _disconnect, self._p, self._client)
@@ -202,6 +208,23 @@ class Simulation:
         self._driven = None
         self._read()
         self._state[:, 2] = 0.0  # PyBullet would still report the torque of the last step
+
+    def set_gains(self, position_gain: float | None = None, velocity_gain: float | None = None) -> None:
+        """Drive on with other gains; what is left out stays. Nothing is loaded again.
+
+        Raises:
+            InvalidArgumentError: a gain out of its range.
+        """
+        self._check_open()
+        given = {"position_gain": position_gain, "velocity_gain": velocity_gain}
+        self.control = replace(self.control, **{name: gain for name, gain in given.items() if gain is not None})
+        self._resolve_gains()
+        self._drive(self._arm(self.setpoint[None])[0], self._arm_indices, self._arm_forces)
+
+    @property
+    def engine_error(self) -> type[Exception]:
+        """What PyBullet raises, such as after its window has been closed."""
+        return self._p.error
 
     # --- driving ---
 
@@ -494,10 +517,10 @@ class Simulation:
         p.setGravity(*c.gravity, physicsClientId=self._client)
         p.setRealTimeSimulation(0, physicsClientId=self._client)
 
-    def show(self) -> None:
+    def show(self, wanted: bool = True) -> None:
         """Let the window draw the arm as it is now, until it moves on: a frame at every step would halt physics."""
         self._check_open()
-        self._draw(True)
+        self._draw(wanted)
 
     def _draw(self, wanted: bool) -> None:
         if self.gui:
@@ -536,12 +559,7 @@ class Simulation:
             columns.append([values[name] - base[name] for name in arm])
         self._arm_matrix = np.array(columns)
         self._held = rest_positions(model, dict(zip(chain.joint_names, zero.tolist(), strict=True)))
-        gains = self.robot.control
-        own, own_velocity = self.control.position_gain, self.control.velocity_gain
-        self._position_gain = gains.position_gain if own is None else own
-        self._velocity_gain = gains.velocity_gain if own_velocity is None else own_velocity
-        self._arm_gains = [self._position_gain] * len(arm)
-        self._arm_velocity_gains = [self._velocity_gain] * len(arm)
+        self._resolve_gains()
         self._arm_zeros = [0.0] * len(arm)
         notes = list(warnings)
         effort = {joint.name: joint.effort for joint in moving}
@@ -570,6 +588,14 @@ class Simulation:
                 self._body, i, p.POSITION_CONTROL, targetPosition=0.0, force=force,
                 maxVelocity=min(float(limit), 1e6), physicsClientId=client,
             )  # fmt: skip
+
+    def _resolve_gains(self) -> None:
+        """The gains in force: those of the settings, or the robot's own."""
+        gains, own, own_velocity = self.robot.control, self.control.position_gain, self.control.velocity_gain
+        self._position_gain = gains.position_gain if own is None else own
+        self._velocity_gain = gains.velocity_gain if own_velocity is None else own_velocity
+        self._arm_gains = [self._position_gain] * len(self._arm_indices)
+        self._arm_velocity_gains = [self._velocity_gain] * len(self._arm_indices)
 
     def _clip(self, q: Any) -> tuple[Float[np.ndarray, "n"], tuple[Clipped, ...]]:
         arm = self.robot.chain
@@ -613,6 +639,21 @@ class Simulation:
 def _shares(steps: int) -> Float[np.ndarray, "k 1"]:
     """1/k, 2/k, ... 1."""
     return np.arange(1, steps + 1)[:, None] / steps
+
+
+_window_taken = False
+
+
+def _take_the_window() -> None:
+    """Let a process have one window: a second one beside the first is refused by PyBullet, one after it can hang.
+
+    Raises:
+        IkSimError: there was one already.
+    """
+    global _window_taken
+    if _window_taken:
+        raise IkSimError("this process has opened a window already, and PyBullet can't open two; start another process")
+    _window_taken = True
 
 
 def _pybullet() -> Any:

@@ -46,17 +46,12 @@ __all__ = [
 ]
 
 
-SLOWEST_FRAMES = 1.0
-"""A window that can't keep up is drawn at least this often [s], while simulated time catches up with the wall's."""
-
-
 def track(
     task: Task,
     robot: Robot | None = None,
     solver: Any = None,
     *,
     simulation: Simulation | None = None,
-    realtime: bool = False,
 ) -> Generator[Sample, None, TrackingLog]:
     """Run a task in physics, one tick at a time.
 
@@ -66,7 +61,6 @@ def track(
         solver: the task's own when left out.
         simulation: an open one with that robot in it, which is reset and left open; otherwise one of its own, opened
             with the task's control settings and closed at the end, also when the caller stops early.
-        realtime: wait, so that simulated time passes as on the wall; for a window.
 
     Yields:
         A sample for every tick.
@@ -86,7 +80,7 @@ def track(
     if arm.robot.chain is not robot.chain:
         raise InvalidArgumentError("simulation", f"holds {arm.robot.name}, not this {robot.name}")
     try:
-        return (yield from _ticks(task, robot, solver, trajectory, arm, realtime))
+        return (yield from _ticks(task, robot, solver, trajectory, arm))
     finally:
         if own is not None:
             own.close()
@@ -98,11 +92,10 @@ def record(
     solver: Any = None,
     *,
     simulation: Simulation | None = None,
-    realtime: bool = False,
     on_sample: Callable[[Sample], None] | None = None,
 ) -> TrackingLog:
     """Run a task to its end and return the log; `on_sample` sees every tick as it happens. Arguments as `track`."""
-    ticks = track(task, robot, solver, simulation=simulation, realtime=realtime)
+    ticks = track(task, robot, solver, simulation=simulation)
     while True:
         try:
             sample = next(ticks)
@@ -153,7 +146,7 @@ def tick_count(task: Task, robot: Robot) -> int:
 
 
 def _ticks(
-    task: Task, robot: Robot, solver: Any, trajectory: Trajectory, arm: Simulation, realtime: bool
+    task: Task, robot: Robot, solver: Any, trajectory: Trajectory, arm: Simulation
 ) -> Generator[Sample, None, TrackingLog]:
     chain = robot.chain
     plan = _schedule(task, trajectory, arm.control.physics_rate)
@@ -166,7 +159,6 @@ def _ticks(
     first_solve_time = (time.perf_counter_ns() - clock) * 1e-9
     arm.reset(trajectory.q_start)
     samples: list[Sample] = []
-    wall = shown = time.perf_counter()
     for i, goal in enumerate(goals):
         clock = time.perf_counter_ns()
         solution = solver.solve(chain, goal, q_seed)
@@ -188,12 +180,6 @@ def _ticks(
         )
         samples.append(sample)
         q_seed = q_command
-        if realtime:
-            ahead = wall + sample.time - time.perf_counter()
-            if ahead > 0.0 or time.perf_counter() - shown > SLOWEST_FRAMES:
-                arm.show()
-                shown = time.perf_counter()
-            time.sleep(max(0.0, ahead))
         yield sample
     return TrackingLog.from_samples(
         samples,
