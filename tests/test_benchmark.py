@@ -257,6 +257,20 @@ def test_rows_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     assert untimed(tmp_path / "one") == untimed(tmp_path / "two")
 
 
+def test_what_is_not_a_task_takes_less_than_a_twentieth(tmp_path: Path) -> None:
+    # a process of its own: checked signatures would cost the tasks more than the rest
+    code = (
+        "import pathlib, sys; from ik_sim.benchmark import Plan, run\n"
+        "made = run(Plan(robots=('ur5',), count=1500), pathlib.Path(sys.argv[1]))\n"
+        "print(made['overhead_share'], made['tasks'], made['workers'], made['plan']['chunk'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b")], capture_output=True, text=True, check=True)
+    share, tasks_done, workers, chunk = map(float, done.stdout.split())
+    assert share < 0.05
+    assert workers == 1
+    assert tasks_done == -(-1500 // chunk) >= 3
+
+
 def test_a_finished_run_measures_nothing_again(tmp_path: Path) -> None:
     run(plan(), tmp_path / "b")
     before = (tmp_path / "b" / "rows.csv").read_bytes()

@@ -210,9 +210,7 @@ def test_a_missing_peer_is_skipped_with_the_command_that_brings_it(
     assert "install-peers" in summary["skipped"]["eaik"]
     assert any("eaik" in line for line in said)
     with pytest.raises(UnknownNameError, match="default"):
-        Plan(robots=("planar2",), solvers=("eaik:fast",), count=5) and run(
-            Plan(robots=("planar2",), solvers=("eaik:fast",), count=5), tmp_path / "c"
-        )
+        run(Plan(robots=("planar2",), solvers=("eaik:fast",), count=5), tmp_path / "c")
 
 
 @pytest.mark.slow

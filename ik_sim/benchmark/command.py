@@ -12,7 +12,7 @@ import tyro
 
 from ik_sim.errors import FileFormatError, InvalidArgumentError
 
-PASS, REGRESSED = 0, 1
+PASS, REGRESSED, INCOMPLETE = 0, 1, 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Bench:
     """Run solvers and other libraries on the same targets, and judge them all alike.
 
     Started again on its folder, a benchmark goes on where it stopped. Exit code 0; 1 with --baseline when something
-    regressed; 2 misuse.
+    regressed, with --install-peers when one could not be had; 2 misuse.
     """
 
     solver: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -100,7 +100,8 @@ class Bench:
             failures = install([s for s in self.solver if s in PEERS] or list(PEERS), say)
             for failure in failures:
                 say(failure)
-            return PASS
+            say(f"{'the rest is' if failures else 'all are'} ready; `ik-sim bench --list` shows who can take part")
+            return INCOMPLETE if failures else PASS
         baseline = _read_baseline(self.baseline)
         plan = benchmark.Plan(
             robots=self.robot or benchmark.Plan.robots,

@@ -21,6 +21,8 @@ COLUMNS = (
 )  # fmt: skip
 LIMIT_SLACK = 1e-9
 """How far beyond a limit a joint may stand and count as on it [rad or m]: rounding of whole turns."""
+JUDGING = 2e-4
+"""What judging an answer and writing its row take besides the solve, roughly [s]; a task's size needs no more."""
 
 _robots: dict[str, Robot] = {}
 _contestants: dict[tuple[Any, ...], Contestant] = {}
@@ -139,7 +141,7 @@ def pilot(plan: Plan, say: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, s
     entries: dict[str, tuple[str, ...]] = {}
     skipped: dict[str, str] = {}
     facts: dict[str, Any] = {}
-    most = 1e-6
+    most, widest = 1e-6, 1
     for robot in plan.robots:
         chain = robot_of(robot).chain
         probe = queries("uniform", robot, chain, 0, 3, plan.seed, "random")
@@ -161,5 +163,5 @@ def pilot(plan: Plan, say: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, s
             total += mean * share
             facts[f"{spec} on {robot}"] = {**contestant.facts, "first_call_ms": contestant.first_call_ms}
             taking.append(spec)
-        entries[robot], most = tuple(taking), max(most, total)
-    return entries, skipped, int(np.clip(0.5 / most, 10, 250)), facts
+        entries[robot], most, widest = tuple(taking), max(most, total), max(widest, len(taking))
+    return entries, skipped, int(np.clip(0.5 / (most + JUDGING * widest), 10, 500)), facts

@@ -23,8 +23,8 @@ def table(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     for e in sorted(entries, key=lambda e: e["time_us"]["median"] if e["time_us"] else float("inf")):
         t, r = e["time_us"], e.get("ratio")
         times = [time(t[k]) if t else "–" for k in ("mean", "median", "p90", "p99", "max")]
-        ratio = f"{r['median']:.3g} ({r['median_low']:.3g}–{r['median_high']:.3g})" if r else "–"
-        iterations = f"{e['iterations']['mean']:.3g}" if e["iterations"] else "–"
+        ratio = f"{short(r['median'])} ({short(r['median_low'])}–{short(r['median_high'])})" if r else "–"
+        iterations = short(e["iterations"]["mean"]) if e["iterations"] else "–"
         interval = f"{100 * e['success_low']:.2f}–{100 * e['success_high']:.2f}"
         share = f"{percent(e['success'])} of {e['n']}"
         found.append(
@@ -33,11 +33,16 @@ def table(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return found
 
 
+def short(value: float) -> str:
+    """Three figures, without powers of ten."""
+    return f"{value:.3g}" if value < 999.5 else f"{float(f'{value:.3g}'):.0f}"
+
+
 def time(us: float) -> str:
     """Microseconds as people read them."""
-    if us < 1e3:
+    if us < 999.5:
         return f"{us:.3g} µs"
-    return f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
+    return f"{us / 1e3:.3g} ms" if us < 999.5e3 else f"{us / 1e6:.3g} s"
 
 
 def text(summary: dict[str, Any]) -> str:
@@ -114,7 +119,7 @@ def write_report(out: Path, summary: dict[str, Any], rows: Rows) -> None:
     facts = [
         ("machine", f"{m['processor']}, {m['cores']} cores, {m['system']}, Python {m['python']}"),
         ("load at the start", ", ".join(map(str, m["load_at_start"]))),
-        ("processes", f"{summary['jobs'] or 'cluster'}; one thread a solver"),
+        ("processes", f"{summary['workers'] or 'none in the last run'}; one thread a solver"),
         (
             "tolerance",
             f"{summary['plan']['position']:g} m and {summary['plan']['rotation']:g} rad, every joint inside its limits",
@@ -127,7 +132,9 @@ def write_report(out: Path, summary: dict[str, Any], rows: Rows) -> None:
     who = []
     for name, v in summary["contestants"].items():
         versions = " ".join(f"{a} {b}" for a, b in v.get("versions", {}).items())
-        who.append((name, str(v.get("settings", "")), versions, time(1e3 * (v["first_call_ms"] or 0))))
+        lacking = ", ".join(v.get("no_setting_for", ()))
+        settings = str(v.get("settings", "")) + (f"; judged by {lacking}, but has no setting for it" if lacking else "")
+        who.append((name, settings, versions, time(1e3 * (v["first_call_ms"] or 0))))
     skipped = "".join(f"<li>{_e(k)}: {_e(v)}</li>" for k, v in summary["skipped"].items())
     page = _PAGE.format(
         style=STYLE, facts=_table(("", ""), facts), body="".join(body), reference=_e(summary["reference"]),

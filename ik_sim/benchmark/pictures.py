@@ -12,7 +12,7 @@ from ik_sim.plots import Chart, svg
 
 _COLOURS = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "ink")
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
-_MOST_DOTS = 400
+_MOST_DOTS, _MOST_LINES = 400, 16
 _ROW, _LEFT, _RIGHT = 22, 150, 92
 
 
@@ -22,7 +22,13 @@ def look(solvers: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def profile(rows: Rows, solvers: list[str], title: str) -> str:
-    """Performance profile: the share of targets solved within a factor of the time of the fastest on that target."""
+    """Performance profile: the share of targets solved within a factor of the time of the fastest on that target.
+
+    Of many solvers only the first settings of each are drawn: more lines could not be told apart.
+    """
+    if len(solvers) > _MOST_LINES:
+        solvers = [s for s in solvers if not s.endswith(":default")]
+        title += ", without defaults"
     style, logs = look(solvers), {}
     best: dict[int, float] = {}
     for solver in solvers:
@@ -44,18 +50,55 @@ def profile(rows: Rows, solvers: list[str], title: str) -> str:
     return svg([chart], height=360)
 
 
-def scatter(rows: Rows, solvers: list[str], title: str) -> str:
-    """Time against the distance to singularity."""
-    style = look(solvers)
-    chart = Chart(
-        title, "smallest singular value of the Jacobian at the target", "time of one solve [µs]", log_x=True, log_y=True
+def scatter(rows: Rows, solvers: list[str], title: str, width: int = 760) -> str:
+    """Time against the distance to singularity: a panel a solver on the same axes, failures in their own colour."""
+    seen = rows.where(np.isfinite(rows["sigma"]) & np.isfinite(rows["time_us"]) & (rows["time_us"] > 0))
+    here = [s for s in solvers if (seen["solver"] == s).any()]
+    if not here:
+        return ""
+    x, y = np.log10(np.maximum(seen["sigma"], 1e-12)), np.log10(seen["time_us"])
+    low_x, low_y, high_y = np.floor(x.min()), np.floor(y.min()), np.ceil(y.max() + 1e-9)
+    high_x = max(np.ceil(x.max() + 1e-9), low_x + 1)
+    size, gap, columns, tall = 150, 34, 4, 110
+    out = [f'<text class="title" x="10" y="15">{escape(title)}; failures in red</text>']
+    for k, solver in enumerate(here):
+        x0, y0 = 50 + (k % columns) * (size + gap), 44 + (k // columns) * (tall + 64)
+        mine = np.flatnonzero(seen["solver"] == solver)
+        mine = mine[np.linspace(0, len(mine) - 1, min(len(mine), _MOST_DOTS)).astype(int)]
+        out.append(f'<text x="{x0}" y="{y0 - 6}">{escape(_short(solver))}</text>')
+        for power in range(int(low_y), int(high_y) + 1):
+            v = y0 + tall - (power - low_y) / (high_y - low_y) * tall
+            out.append(f'<path class="grid" d="M{x0} {v:.1f}h{size}"/>')
+            if k % columns == 0:
+                out.append(f'<text x="{x0 - 5}" y="{v + 4:.1f}" text-anchor="end">{_decade(power)}</text>')
+        step = max(1, round((high_x - low_x) / 3))
+        for power in range(int(low_x), int(high_x) + 1, step):
+            u = x0 + (power - low_x) / (high_x - low_x) * size
+            out.append(f'<path class="grid" d="M{u:.1f} {y0}v{tall}"/>')
+            out.append(f'<text x="{u:.1f}" y="{y0 + tall + 15}" text-anchor="middle">1e{power}</text>')
+        for good, colour in ((True, "c0"), (False, "c3")):
+            dots = "".join(
+                f"M{x0 + (x[i] - low_x) / (high_x - low_x) * size:.1f} "
+                f"{y0 + tall - (y[i] - low_y) / (high_y - low_y) * tall:.1f}h0"
+                for i in mine
+                if bool(seen["success"][i]) == good
+            )
+            if dots:
+                out.append(
+                    f'<path d="{dots}" style="stroke: var(--{colour}); stroke-width: 3; stroke-linecap: round"/>'
+                )
+        out.append(f'<rect class="frame" x="{x0}" y="{y0}" width="{size}" height="{tall}"/>')
+        out.append(f'<text x="{x0 + size / 2}" y="{y0 + tall + 28}" text-anchor="middle">singular value</text>')
+    height = 44 + (tall + 64) * (-(-len(here) // columns)) - 20
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width + 30} {height}" role="img" '
+        f'aria-label="{escape(title)}">{"".join(out)}</svg>'
     )
-    for solver in solvers:
-        part = rows.where((rows["solver"] == solver) & np.isfinite(rows["sigma"]) & np.isfinite(rows["time_us"]))
-        if len(part):
-            pick = np.linspace(0, len(part) - 1, min(len(part), _MOST_DOTS)).astype(int)
-            chart.dots(np.maximum(part["sigma"][pick], 1e-12), part["time_us"][pick], style[solver][0], solver, 1.7)
-    return svg([chart], height=360)
+
+
+def _decade(power: int) -> str:
+    words = {0: "1 µs", 1: "10 µs", 2: "100 µs", 3: "1 ms", 4: "10 ms", 5: "100 ms", 6: "1 s", 7: "10 s"}
+    return words.get(power, f"1e{power} µs")
 
 
 def boxes(entries: list[dict[str, Any]], rows: Rows, title: str, width: int = 760) -> str:
@@ -77,9 +120,8 @@ def boxes(entries: list[dict[str, Any]], rows: Rows, title: str, width: int = 76
 
     out = [f'<text class="title" x="{x0}" y="15">{escape(title)}</text>', f'<text x="{x1 + 8}" y="28">success</text>']
     for k in range(int(low), int(high) + 1):
-        word = {0: "1 µs", 1: "10 µs", 2: "100 µs", 3: "1 ms", 4: "10 ms", 5: "100 ms", 6: "1 s"}.get(k, f"1e{k} µs")
         out.append(f'<path class="grid" d="M{px(k)} {bottom}V{top}"/>')
-        out.append(f'<text x="{px(k)}" y="{bottom + 14}" text-anchor="middle">{word}</text>')
+        out.append(f'<text x="{px(k)}" y="{bottom + 14}" text-anchor="middle">{_decade(k)}</text>')
     for i, (entry, q) in enumerate(found):
         y = top + _ROW * i + _ROW // 2
         a, b, c, d, e = (px(v) for v in q)
@@ -104,16 +146,15 @@ def heat(rows: Rows, solvers: list[str], title: str, width: int = 760) -> str:
     if not failing:
         return ""
     rho, z = np.hypot(can["x"], can["y"]), can["z"]
-    bins, size, gap, columns = 18, 150, 40, 4
-    edges_r, edges_z = (
-        np.linspace(0.0, rho.max() * 1.001, bins + 1),
-        np.linspace(z.min(), z.max() * 1.001 + 1e-9, bins + 1),
-    )
+    size, gap, columns = 150, 40, 4
+    wide, low, high = rho.max() * 1.001, z.min(), z.max() * 1.001 + 1e-9
     height = 30 + (size + gap + 20) * (-(-len(failing) // columns))
     out = [f'<text class="title" x="10" y="15">{escape(title)}</text>']
     for k, solver in enumerate(failing):
         x0, y0 = 44 + (k % columns) * (size + gap), 44 + (k // columns) * (size + gap + 20)
         mine = can["solver"] == solver
+        bins = int(np.clip(np.sqrt(mine.sum() / 3), 5, 18))  # few targets: larger cells
+        edges_r, edges_z = np.linspace(0.0, wide, bins + 1), np.linspace(low, high, bins + 1)
         total = np.histogram2d(rho[mine], z[mine], (edges_r, edges_z))[0]
         bad = np.histogram2d(rho[mine & ~can["success"]], z[mine & ~can["success"]], (edges_r, edges_z))[0]
         share = 1.0 - can["success"][mine].mean()
@@ -130,11 +171,11 @@ def heat(rows: Rows, solvers: list[str], title: str, width: int = 760) -> str:
                 )
         out.append(f'<rect class="frame" x="{x0}" y="{y0}" width="{size}" height="{size}"/>')
         out.append(
-            f'<text x="{x0 + size / 2}" y="{y0 + size + 14}" text-anchor="middle">radius 0 to {edges_r[-1]:.2f} m</text>'
+            f'<text x="{x0 + size / 2}" y="{y0 + size + 14}" text-anchor="middle">radius 0 to {wide:.2f} m</text>'
         )
         if k % columns == 0:
             turn = f'transform="translate({x0 - 8} {y0 + size / 2}) rotate(-90)"'
-            out.append(f'<text {turn} text-anchor="middle">height {edges_z[0]:.2f} to {edges_z[-1]:.2f} m</text>')
+            out.append(f'<text {turn} text-anchor="middle">height {low:.2f} to {high:.2f} m</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width + 30} {height}" role="img" '
         f'aria-label="{escape(title)}">{"".join(out)}</svg>'

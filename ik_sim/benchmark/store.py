@@ -56,11 +56,10 @@ def _cell(value: Any) -> Any:
     return repr(float(value)) if isinstance(value, float | np.floating) else value
 
 
-def write_part(folder: Path, plan: Plan, key: str, facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """One finished task."""
-    body = ("# " + json.dumps(facts) + "\n").encode() + csv_bytes(rows, head=False)
-    head = f"{_HEAD} {FORMAT} {plan.fingerprint} {key} {len(rows)} {hashlib.sha256(body).hexdigest()}\n"
-    write(folder / f"{key}.csv", head.encode() + body)
+def part_bytes(plan: Plan, key: str, facts: dict[str, Any], count: int, rows: bytes) -> bytes:
+    """One finished task as its file has it, from its facts and its `count` rows as CSV."""
+    body = ("# " + json.dumps(facts) + "\n").encode() + rows
+    return f"{_HEAD} {FORMAT} {plan.fingerprint} {key} {count} {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
 def read_part(path: Path, plan: Plan) -> tuple[dict[str, Any], list[list[str]]]:

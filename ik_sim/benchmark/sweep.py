@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -65,16 +66,18 @@ def run(
         started = time.perf_counter()
         missing = [task for key, task in todo.items() if key not in done]
         on_task(len(done), len(todo))
-        for key, facts, rows in _results(plan, missing, entries, jobs, scheduler, say):
-            store.write_part(out / "parts", plan, key, facts, rows)
+        workers = set()
+        for key, facts, content in _results(plan, missing, entries, jobs, scheduler, say):
+            store.write(out / "parts" / f"{key}.csv", content)
             done[key] = facts
+            workers.add(facts["worker"])
             on_task(len(done), len(todo))
         wall = time.perf_counter() - started
     finally:
         close_contestants()
     rows = store.assemble(out, plan, list(todo))
-    workers = jobs if scheduler is None else None
-    result = _summary(asked, plan, begun, rows, done, wall if len(missing) == len(todo) else None, workers, scheduler)
+    whole = wall if len(missing) == len(todo) else None
+    result = _summary(asked, plan, begun, rows, done, whole, len(workers), scheduler)
     store.write(out / "summary.json", json_text(result).encode())
     return result
 
@@ -121,6 +124,19 @@ def _begin(plan: Plan, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
     return begun
 
 
+def work(plan: Plan, task: Task, solvers: tuple[str, ...]) -> tuple[str, dict[str, Any], bytes]:
+    """A task measured, and written out where it was measured: whoever hands out tasks only saves what comes back.
+
+    Returns:
+        its key, facts about the run, the content of its file.
+    """
+    started = time.perf_counter()
+    key, facts, rows = measure(plan, task, solvers)
+    text = store.csv_bytes(rows, head=False)
+    facts = {**facts, "seconds": time.perf_counter() - started, "worker": f"{uuid.getnode():x}-{os.getpid()}"}
+    return key, facts, store.part_bytes(plan, key, facts, len(rows), text)
+
+
 def _results(
     plan: Plan,
     missing: list[Task],
@@ -128,11 +144,11 @@ def _results(
     jobs: int,
     scheduler: str | None,
     say: Callable[[str], None],
-) -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
+) -> Iterator[tuple[str, dict[str, Any], bytes]]:
     """Finished tasks as they come, whatever happens to the workers."""
     if jobs == 1 and scheduler is None:
         for task in missing:
-            yield measure(plan, task, entries[task.robot])
+            yield work(plan, task, entries[task.robot])
         return
     import joblib  # pyright: ignore[reportMissingImports]
 
@@ -141,13 +157,13 @@ def _results(
     with _backend(jobs, scheduler):
         while left:
             before = len(left)
-            work = [joblib.delayed(measure)(plan, task, entries[task.robot]) for task in left.values()]
+            calls = [joblib.delayed(work)(plan, task, entries[task.robot]) for task in left.values()]
             try:
                 results: Any = joblib.Parallel(
                     return_as="generator_unordered",
                     pre_dispatch="3*n_jobs",
                     batch_size=1,  # pyright: ignore[reportArgumentType]
-                )(work)
+                )(calls)
                 for result in results:
                     left.pop(result[0])
                     yield result
@@ -218,7 +234,7 @@ def _version(package: str) -> str:
 
 def _summary(
     asked: Plan, plan: Plan, begun: dict[str, Any], rows: store.Rows, done: dict[str, dict[str, Any]], wall: float | None,
-    jobs: int | None, scheduler: str | None,
+    workers: int, scheduler: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     first: dict[str, list[float]] = {}
     for facts in done.values():
@@ -226,12 +242,11 @@ def _summary(
             if value is not None:
                 first.setdefault(spec, []).append(value)
     busy = sum(facts["seconds"] for facts in done.values())
-    workers = jobs or None
-    overhead = None if wall is None or not workers or wall == 0.0 else max(0.0, 1.0 - busy / (wall * workers))
+    overhead = None if not wall or not workers else max(0.0, 1.0 - busy / (wall * workers))
     return {
         "format": FORMAT, "plan": plan.plain(), "asked": asked.plain(), "reference": plan.reference_solver,
         "rows": len(rows), "tasks": len(done), "seconds_in_tasks": busy, "seconds": wall, "overhead_share": overhead,
-        "jobs": jobs, "scheduler": scheduler, "skipped": begun["skipped"], "contestants": begun["contestants"],
+        "workers": workers, "scheduler": scheduler, "skipped": begun["skipped"], "contestants": begun["contestants"],
         "first_call_ms": {spec: max(values) for spec, values in first.items()}, "machine": begun["machine"],
         "begun": begun["begun"], "entries": summarise(rows, plan.reference_solver),
     }  # fmt: skip

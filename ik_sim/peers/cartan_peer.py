@@ -23,10 +23,8 @@ class Cartan(Peer):
         self.cartan = cartan
         self.chain = cartan.load_urdf(arm.urdf_path).chain
         self.call = cartan.solve_ik_speed if tolerance < 1e-6 else cartan.solve_ik
-        total = {} if tolerance == 1e-6 and steps == 200 else {"max_total_iterations": steps}
-        self.config = cartan.IkConfig(
-            max_total_work_units=steps, position_tol=tolerance, orientation_tol=tolerance, **total
-        )
+        self.config = cartan.IkConfig(max_total_work_units=steps, max_total_iterations=max(steps, 500),
+                                      position_tol=tolerance, orientation_tol=tolerance)  # fmt: skip
 
     def solve(self, T: Any, q_seed: Any) -> Answer:
         """Iterations are its work units."""
