@@ -15,7 +15,7 @@ _HOME = {
     "load_robot": "ik_sim.robots", "robot_names": "ik_sim.robots", "read_urdf": "ik_sim.urdf",
     "Target": "ik_sim.target", "Tolerance": "ik_sim.target",
     "load_solver": "ik_sim.solvers", "Solution": "ik_sim.solvers", "Status": "ik_sim.solvers", "judge": "ik_sim.solvers",
-    "all_solutions": "ik_sim.solvers", "arm_angle_arcs": "ik_sim.solvers",
+    "all_branches": "ik_sim.solvers", "all_solutions": "ik_sim.solvers", "arm_angle_arcs": "ik_sim.solvers",
     "load_task": "ik_sim.tasks", "task_names": "ik_sim.tasks", "Simulation": "ik_sim.simulation",
     "track": "ik_sim.tracking", "check": "ik_sim.tracking",
 }  # fmt: skip
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ik_sim.robots import robot_names as robot_names
     from ik_sim.solvers import Solution as Solution
     from ik_sim.solvers import Status as Status
+    from ik_sim.solvers import all_branches as all_branches
     from ik_sim.solvers import all_solutions as all_solutions
     from ik_sim.solvers import arm_angle_arcs as arm_angle_arcs
     from ik_sim.solvers import judge as judge

@@ -26,7 +26,7 @@ from ik_sim.se3 import check_pose
 
 # Where things stand in `packed`: a head of numbers and offsets, then the blocks they point to.
 DOF, JOINTS, FAMILY, NEAR, FRAMES, AXES, LOWER, UPPER, PARAMETERS, REACH = range(10)
-CENTRE, DEVIATION, TURN = 10, 13, 14
+CENTRE, SLACK, TURN = 10, 13, 14
 HEAD = 16
 
 KINDS = ("revolute", "continuous", "prismatic", "fixed")
@@ -175,7 +175,7 @@ class Chain:
         if family is not None:
             packed[FAMILY] = families.CODES[family.name]
             packed[NEAR] = 0.0 if family.exact else 1.0
-            packed[DEVIATION] = family.deviation
+            packed[SLACK] = family.slack
             packed = np.concatenate([packed, family.pack()])
         # The tool stays within the summed link lengths of the first joint, whose origin is fixed in the base.
         travel = np.maximum(np.abs(lower), np.abs(upper))

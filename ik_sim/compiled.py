@@ -21,10 +21,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import llvmlite
 import llvmlite.binding
@@ -41,13 +41,29 @@ _KEPT_FOLDERS = 100  # one a source file; older caches of edited sources are dro
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def kernel(function: F) -> F:
+@overload
+def kernel(function: F) -> F: ...
+
+
+@overload
+def kernel(*, inlined: bool = False, fused: bool = False) -> Callable[[F], F]: ...
+
+
+def kernel(function: Any = None, *, inlined: bool = False, fused: bool = False) -> Any:
     """Compile `function` with numba: without the interpreter lock, division as in IEEE 754, cached on disk.
 
     Works on functions of this package and on a user's own. Arguments may be numbers, arrays and other kernels' results;
     module-level constants are frozen at compile time.
+
+    Args:
+        function: what stands below a bare `@kernel`.
+        inlined: always becomes part of its callers, however long it is: loops around it can then be vectorised.
+        fused: a product and the sum it goes into may be rounded once instead of twice, where the processor can.
     """
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    if function is None:
+        return partial(kernel, inlined=inlined, fused=fused)
+    options = {"forceinline": inlined, "fastmath": {"contract"} if fused else False}
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
     _outside[dispatcher] = _drawn_from_outside(function)
     folder = _cache_folder(_outside[dispatcher], _own_file(function))
     if folder is not None:

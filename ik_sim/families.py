@@ -43,6 +43,9 @@ class Family:
     """[rad]"""
     deviation: float = 0.0
     """Largest difference between the FK of chain and ideal arm over sampled configurations [m or rad]."""
+    slack: float = 0.0
+    """Bound on how far the ideal arm's wrist (planar arms: last joint) can lie from where the chain's tool pose puts it,
+    over all configurations [m]. What the ideal arm misses by more, the chain can't reach either."""
 
     @property
     def exact(self) -> bool:
@@ -109,8 +112,35 @@ def recognise(
         return None
     return Family(
         family.name, family.T_base_family, family.T_family_tool, family.lengths, family.sign, family.offset,
-        deviation=float(worst.max()),
+        deviation=float(worst.max()), slack=_slack(family, axes, points, T_zero),
     )  # fmt: skip
+
+
+def _slack(
+    family: Family, axes: Float[np.ndarray, "n 3"], points: Float[np.ndarray, "n 3"], T_zero: Float[np.ndarray, "4 4"]
+) -> float:
+    """See `Family.slack`.
+
+    Exchange the chain's joints for the ideal arm's one by one. Turning by the same angle about an axis that is tilted
+    by α and shifted by d moves a point at distance r from the axis by at most 2 α r + 2 d, and a direction by 2 α; what
+    lies before the joint carries that along unchanged.
+    """
+    n = len(axes)
+    T = family.T_base_family
+    ideal_axes, ideal_points = np.empty((n, 3)), np.empty((n, 3))
+    for i, (a, alpha, d) in enumerate(_dh_table(family.name, family.lengths)):
+        ideal_axes[i], ideal_points[i] = family.sign[i] * T[:3, 2], T[:3, 3]
+        T = T @ _dh(family.offset[i], a, alpha, d)
+    ends = np.vstack([points, T_zero[:3, 3]])
+    beyond = np.cumsum(np.linalg.norm(np.diff(ends, axis=0), axis=1)[::-1])[::-1]  # most that tool and joint are apart
+    tilt = np.arctan2(np.linalg.norm(np.cross(axes, ideal_axes), axis=1), np.einsum("ij,ij->i", axes, ideal_axes))
+    offset = points - ideal_points
+    shift = np.linalg.norm(offset - ideal_axes * np.einsum("ij,ij->i", offset, ideal_axes)[:, None], axis=1)
+    position, rotation = float(np.sum(2.0 * tilt * beyond + 2.0 * shift)), float(np.sum(2.0 * tilt))
+    lever = float(np.linalg.norm(family.T_family_tool[:3, 3]))
+    if family.name.startswith("planar"):
+        lever += float(family.lengths[-1])
+    return position + rotation * lever
 
 
 def _unit(v: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3"] | None:

@@ -490,6 +490,16 @@ def test_the_iiwa_s_outer_radius_and_the_radius_of_its_elbow_limit_are_exact() -
     assert_allclose(far.position_error, 0.118, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["closed_form", "combined"])
+def test_an_elbow_that_may_not_stretch_has_an_outer_radius_of_its_own(name: str) -> None:
+    chain = IIWA.with_limits({"joint_4": (0.5, 2.0)})
+    most = np.sqrt(UPPER_ARM**2 + FOREARM**2 + 2.0 * UPPER_ARM * FOREARM * np.cos(0.5))
+    assert load_solver(name).solve(chain, wrist_at(most - 1e-6)).converged
+    beyond = load_solver(name).solve(chain, wrist_at(most + 0.002))
+    assert beyond.status is Status.OUT_OF_REACH
+    assert "0.002 m beyond the radius 0.7945 m that the limit of joint_4 (28.65°) leaves" in beyond.reason
+
+
 def test_the_inner_radius_is_said_where_the_elbow_may_fold() -> None:
     folding = IIWA.with_limits({"joint_4": (-np.pi, np.pi)})
     assert load_solver("closed_form").solve(folding, wrist_at(0.02 + 1e-9)).status is not Status.OUT_OF_REACH
@@ -582,6 +592,18 @@ def test_a_planar_arm_says_what_keeps_it_from_a_target() -> None:
         solution = SOLVER.solve(chain, pose)
         assert solution.status is Status.OUT_OF_REACH
         assert words in solution.reason
+
+
+def test_a_tool_beside_the_plane_of_a_planar_arm_has_a_plane_of_its_own() -> None:
+    T_tool = se3.transform(np.eye(3), np.array([0.0, 0.0, 0.05]))
+    chain = ik_sim.load_robot("planar2", T_tool=T_tool).chain
+    place = chain.fk([0.4, 0.9])[:3, 3]
+    assert place[2] == pytest.approx(0.05)
+    assert SOLVER.solve(chain, Target.point(place)).converged
+    off = SOLVER.solve(chain, Target.point(place - [0.0, 0.0, 0.05]))
+    assert off.status is Status.OUT_OF_REACH
+    assert "0.05 m out of the plane" in off.reason
+    assert off.position_error == pytest.approx(0.05)
 
 
 # --- what every solver owes its caller ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -253,7 +254,6 @@ def regular(chain: Chain, q: np.ndarray) -> bool:
     return bool(np.linalg.svd(chain.jacobian(q), compute_uv=False)[-1] > 0.05)
 
 
-@pytest.mark.xfail(reason="polish gives up at the first step that gains less than half; ideal cylinder taken as proof")
 @pytest.mark.parametrize("name", ["UR5", "iiwa 14"])
 def test_a_calibrated_arm_reaches_its_singular_poses_too(name: str) -> None:
     solver = load_solver("closed_form")
@@ -263,6 +263,21 @@ def test_a_calibrated_arm_reaches_its_singular_poses_too(name: str) -> None:
         solutions = solver.solve_batch(chain, chain.fk_batch(q), q)
         assert Status.OUT_OF_REACH not in solutions.status  # the ideal arm's reach proves nothing about this one
         assert solutions.converged.all(), [s.reason for s in solutions if not s.converged]
+
+
+@pytest.mark.parametrize("name", ["UR5", "iiwa 14"])
+def test_the_slack_bounds_what_calibration_does_to_the_wrist_and_is_not_much_more(name: str) -> None:
+    for seed, size in itertools.product(range(5), (1e-5, 3e-4)):
+        chain = calibrated(name, seed, size)
+        fit = chain.family_fit
+        assert fit is not None
+        to_wrist = np.linalg.inv(fit.T_family_tool)
+        q = chain.random_q(np.random.default_rng(seed), 400)
+        apart = [np.linalg.norm(((chain.fk(row) - fit.fk(row)) @ to_wrist)[:3, 3]) for row in q]
+        assert max(apart) < fit.slack < 30.0 * max(apart)
+    exact = build(TABLES[name], Writing.plain(len(TABLES[name]))).family_fit
+    assert exact is not None
+    assert exact.slack < 1e-12
 
 
 def test_what_a_calibrated_arm_clearly_can_not_reach_is_said_to_be_out_of_reach() -> None:

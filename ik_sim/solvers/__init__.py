@@ -19,6 +19,7 @@ from typing import Any
 from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
 from ik_sim.solvers.all_solutions import Arc, SolutionSet, all_solutions, arm_angle_arcs
 from ik_sim.solvers.auto import Auto
+from ik_sim.solvers.branches import Branches, all_branches
 from ik_sim.solvers.bullet import Bullet
 from ik_sim.solvers.ccd import Ccd
 from ik_sim.solvers.closed_form import ClosedForm
@@ -46,9 +47,9 @@ SOLVERS: dict[str, type[Any]] = {
 }
 
 __all__ = [
-    "SOLVERS", "Arc", "Auto", "BatchSolution", "Bullet", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares",
+    "SOLVERS", "Arc", "Auto", "BatchSolution", "Branches", "Bullet", "Ccd", "ClosedForm", "Combined", "DampedLeastSquares",
     "Fabrik", "JacobianTranspose", "KernelSolver", "LevenbergMarquardt", "SelectivelyDamped", "Slsqp", "Solution",
-    "SolutionSet", "Solver", "Status", "Trace", "all_solutions", "arm_angle_arcs", "judge", "load_solver",
+    "SolutionSet", "Solver", "Status", "Trace", "all_branches", "all_solutions", "arm_angle_arcs", "judge", "load_solver",
 ]  # fmt: skip
 
 

@@ -207,7 +207,13 @@ def all_solutions(
     if not found:
         alone = solver.solve(chain, Target(T, kind), seed)
         found.status, found.reason = alone.status, alone.reason
-        if alone.converged:  # a single legal point, such as a joint that is held still
+        if alone.converged and chain.family == "srs" and isinstance(arm_angle, int | float):
+            found.status = Status.JOINT_LIMITS
+            found.reason = (
+                f"no sign branch is inside the joint limits at an arm angle of {np.degrees(arm_angle):.4g}°; "
+                "the pose has legal arm angles elsewhere"
+            )
+        elif alone.converged:  # a single legal point, such as a joint that is held still
             found.append(alone)
     return found
 

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from ik_sim.chain import DEVIATION, DOF, FAMILY, LOWER, PARAMETERS, UPPER
+from ik_sim.chain import DOF, FAMILY, LOWER, PARAMETERS, SLACK, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.solvers import record as r
-from ik_sim.solvers.levenberg_marquardt import polish
+from ik_sim.solvers.levenberg_marquardt import polish, search_on
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import AXIS, POSE, Tolerance
 
@@ -36,6 +36,8 @@ LIMIT_SLACK = (
     1e-7  # [rad] a branch this far outside a limit is clipped and judged: near a singularity angles carry that
 )
 STRETCHED = 1e-6  # [rad] bend below which an elbow counts as straight
+STRAIGHT_SEED = 1e-3  # [rad] bend below which a seed's elbow says nothing about the arm angle …
+NEXT_TO_STRAIGHT = 0.1  # [rad] … and bend of an answer below which one near such a seed is worth a search
 
 
 @kernel
@@ -737,6 +739,39 @@ def srs_seed(c, g, seed, free):
 
 
 @kernel
+def srs_from_straight(c, D, g, s2, s6, seed, free, d, theta, trial, q):
+    """The arm angle and the sign of θ_4 that move a straight seed least, its signs of θ_2 and θ_6 kept.
+
+    A straight elbow has no arm angle. Samples the circle, then halves the step about the best sample until it stands.
+    Returns whether a legal one was found.
+    """
+    best, best_psi, best_s4 = np.inf, 0.0, 1.0
+    step = 2.0 * np.pi / 48
+    for k in range(48):
+        cp, sp = np.cos(k * step), np.sin(k * step)
+        for sign in range(2):
+            s4 = 1.0 - 2.0 * sign
+            beyond, _, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, trial)
+            if beyond == 0.0 and away < best:
+                best, best_psi, best_s4 = away, k * step, s4
+                r.copy(trial, q)
+    if best == np.inf:
+        return False
+    while step > 1e-9:
+        step *= 0.5
+        for side in (-1.0, 1.0):
+            psi = best_psi + side * step
+            beyond, _, away = srs_joints(
+                c, D, g, np.cos(psi), np.sin(psi), s2, best_s4, s6, seed, free, d, theta, trial
+            )
+            if beyond == 0.0 and away < best:
+                best, best_psi = away, psi
+                r.copy(trial, q)
+                break
+    return True
+
+
+@kernel
 def solve_srs(c, T, kind, s, out):
     """The seed's own branch and arm angle where legal, else the nearest legal arm angle. As `solve_ur` otherwise."""
     D = family_target(c, T)
@@ -767,9 +802,13 @@ def solve_srs(c, T, kind, s, out):
         found = best < np.inf
         g[10] = free_pairs
     else:
-        cp, sp = np.cos(psi), np.sin(psi)
-        least, blocked, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, room, theta, q)
-        found = least <= LIMIT_SLACK
+        found, least, blocked = False, np.inf, 0
+        if abs(free[3]) < STRAIGHT_SEED and g[13] < NEXT_TO_STRAIGHT and gap <= REACH_SLACK:
+            found = srs_from_straight(c, D, g, s2, s6, seed, free, room[:6], theta, room[6:13], q)
+        if not found:
+            cp, sp = np.cos(psi), np.sin(psi)
+            least, blocked, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, room, theta, q)
+            found = least <= LIMIT_SLACK
         if found or gap > REACH_SLACK:
             r.copy(q, out)
         if not found and gap <= REACH_SLACK:
@@ -786,10 +825,14 @@ def solve_srs(c, T, kind, s, out):
         return False
     if found:
         return True
-    _, high = elbow_range(c)
+    low, high = elbow_range(c)
     if g[13] > high + LIMIT_SLACK:  # the elbow can't fold that far: that too is a radius
         radius = np.sqrt(c[p] * c[p] + c[p + 1] * c[p + 1] + 2.0 * c[p] * c[p + 1] * np.cos(high))
         r.say(c, out, r.OUT_OF_REACH, r.ELBOW_LIMIT, radius - g[16], radius, high)
+        return False
+    if g[13] < low - LIMIT_SLACK:  # nor stretch that far
+        radius = np.sqrt(c[p] * c[p] + c[p + 1] * c[p + 1] + 2.0 * c[p] * c[p + 1] * np.cos(low))
+        r.say(c, out, r.OUT_OF_REACH, r.ELBOW_LIMIT, g[16] - radius, radius, low, 1.0)
         return False
     r.say(c, out, r.JOINT_LIMITS, r.NO_LEGAL_ARC, 8.0, float(blocked), least)
     return False
@@ -909,8 +952,47 @@ def ideal_planar(c, T, kind, q_seed, s, out):
     if code == r.FINE:
         solve_planar(c, T, kind, s, out)
         if not r.judge(c, T, kind, s, out):
-            _explain(c, T, kind, out)
+            _explain(c, T, kind, 1e-9, out)
     return code
+
+
+@kernel
+def proved_for_real(c, T, out):
+    """Whether what the ideal arm misses is beyond the real one too, wherever its errors put the wrist (`Family.slack`)."""
+    n = int(c[DOF])
+    if out[n + r.STATUS] != r.OUT_OF_REACH:
+        return False
+    if c[FAMILY] != 3.0:
+        return out[n + r.DETAIL] > c[SLACK]
+    # How link 5 lies may change a lot with a small change of the tool's axis, so only what holds for any link 5 counts.
+    D = family_target(c, T)
+    p = int(c[PARAMETERS]) + 24
+    l2, l3, d4, d5 = -c[p], -c[p + 1], c[p + 2], c[p + 3]
+    rho2 = D[9] * D[9] + D[10] * D[10]
+    if abs(d4) - np.sqrt(rho2) > c[SLACK]:
+        return True
+    across = l2 + l3 + abs(d5)
+    return np.sqrt(rho2 + D[11] * D[11]) > np.sqrt(across * across + d4 * d4) + c[SLACK]
+
+
+@kernel
+def finish_on_real(c, T, kind, s, out):
+    """From the ideal arm's answer in `out` to the real chain's: polish, and if that fails search on. Judges.
+
+    Returns the number of iterations.
+    """
+    n = int(c[DOF])
+    if proved_for_real(c, T, out):
+        r.judge(c, T, kind, s, out)
+        return 0
+    status = out[n + r.STATUS]
+    steps = polish(c, T, kind, s, 30, out)
+    if not r.judge(c, T, kind, s, out):
+        more = search_on(c, T, kind, s, 400, 20, out)
+        steps += more
+        if not r.judge(c, T, kind, s, out) and status == r.OUT_OF_REACH:
+            r.say(c, out, r.STALLED, r.NO_PROGRESS, 20.0)  # the ideal arm's reach is no proof for this one
+    return steps
 
 
 @kernel
@@ -926,12 +1008,9 @@ def real_arm(c, T, kind, q_seed, s, out):
         solve_srs(c, T, kind, s, out)
     else:
         solve_planar(c, T, kind, s, out)
-    if out[n + r.STATUS] == r.OUT_OF_REACH and out[n + r.DETAIL] < 4.0 * c[DEVIATION]:
-        out[n + r.STATUS], out[n + r.REASON] = r.STALLED, r.NO_PROGRESS  # the real arm may still get there: no proof
-    if out[n + r.STATUS] != r.OUT_OF_REACH:
-        out[n + r.ITERATIONS] = float(polish(c, T, kind, s, 30, out))
-    if not r.judge(c, T, kind, s, out):
-        _explain(c, T, kind, out)
+    out[n + r.ITERATIONS] = float(finish_on_real(c, T, kind, s, out))
+    if out[n + r.STATUS] == r.STALLED:
+        _explain(c, T, kind, c[SLACK], out)
     return code
 
 
@@ -949,8 +1028,8 @@ def no_closed_form(c, T, kind, q_seed, s, out):
 
 
 @kernel
-def _explain(c, T, kind, out):
-    """A plane can be missed too: planar arms can't leave theirs, nor tilt out of it."""
+def _explain(c, T, kind, slack, out):
+    """A plane can be missed too: planar arms can't leave theirs, by more than `slack` [m], nor tilt out of it."""
     n = int(c[DOF])
     if c[FAMILY] != 1.0 and c[FAMILY] != 2.0:
         return
@@ -958,10 +1037,14 @@ def _explain(c, T, kind, out):
         return
     b = int(c[PARAMETERS])
     D = family_target(c, T)
-    height = D[11] if kind == POSE else c[b + 8] * T[0, 3] + c[b + 9] * T[1, 3] + c[b + 10] * T[2, 3] + c[b + 11]
-    if abs(height) > 1e-9 and out[n + r.STATUS] != r.OUT_OF_REACH:
+    height = D[11]
+    if kind != POSE:  # the tool itself may lie beside the plane of the joints, by as much at every posture
+        e = b + 12
+        beside = -(c[e + 2] * c[e + 3] + c[e + 6] * c[e + 7] + c[e + 10] * c[e + 11])
+        height = c[b + 8] * T[0, 3] + c[b + 9] * T[1, 3] + c[b + 10] * T[2, 3] + c[b + 11] - beside
+    if abs(height) > slack and out[n + r.STATUS] != r.OUT_OF_REACH:
         r.say(c, out, r.OUT_OF_REACH, r.OFF_PLANE, abs(height))
-    elif out[n + r.STATUS] != r.OUT_OF_REACH:
+    elif out[n + r.STATUS] != r.OUT_OF_REACH and slack < 1e-8:
         r.say(c, out, r.OUT_OF_REACH, r.TILTED, out[n + r.ROTATION_ERROR])
 
 

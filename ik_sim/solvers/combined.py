@@ -20,14 +20,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ik_sim.chain import DEVIATION, DOF, FAMILY, JOINTS, LOWER, PARAMETERS, UPPER
+from ik_sim.chain import DOF, FAMILY, JOINTS, LOWER, PARAMETERS, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.solvers import closed_form as cf
 from ik_sim.solvers import hinge_fabrik, nlopt_c, slsqp
 from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
-from ik_sim.solvers.levenberg_marquardt import polish
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import POSE, Tolerance
 
@@ -63,7 +62,7 @@ def two_link(l2, l3, dist, along, across, tolerance, most, trace, counts, state)
     """FABRIK in the plane that holds shoulder (0, 0), target (dist, 0) and the elbow, which starts at (along, across) · l2.
 
     Writes the elbow's unit direction to state[0:2] and returns the miss [m] after at most `most` cycles. The rows of a
-    trace get the miss and, for the caller to replace, the elbow direction.
+    trace get the miss and, for the caller to replace by joints, the directions of both links.
     """
     x, y = l2 * along, l2 * across
     tx, ty = x + l3 * along - dist, y + l3 * across
@@ -90,6 +89,9 @@ def two_link(l2, l3, dist, along, across, tolerance, most, trace, counts, state)
         if done + cycles <= trace.shape[0]:
             row = trace[done + cycles - 1]
             row[0], row[1], row[2], row[3], row[4] = 0.0, miss, 0.0, x / l2, y / l2
+            fx, fy = dist - x, -y
+            size = np.sqrt(fx * fx + fy * fy)
+            row[5], row[6] = (fx / size, fy / size) if size > 0.0 else (1.0, 0.0)
     state[0], state[1] = x / l2, y / l2
     counts[COUNT_CYCLES] += cycles
     counts[ROW] = min(done + cycles, trace.shape[0])
@@ -113,7 +115,7 @@ def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
         most = min(int(s[CYCLES]), work_left(s, counts))
     miss = two_link(l2, l3, dist, along, across, s[r.TOLERANCE_POSITION], most, trace, counts, state)
     if miss > s[r.TOLERANCE_POSITION] and s[WITH_SLSQP] != 0.0 and work_left(s, counts) > 0:
-        miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
+        miss = _optimise_in_plane(l2, l3, dist, state, s, data, trace, counts)
     else:
         fx, fy = dist - l2 * state[0], -l2 * state[1]
         size = np.sqrt(fx * fx + fy * fy)
@@ -125,8 +127,11 @@ def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
 
 
 @kernel
-def _optimise_in_plane(l2, l3, dist, state, s, data, counts):
-    """SLSQP on the two angles in the elbow's plane, from the elbow direction in state[0:2]; both directions to state."""
+def _optimise_in_plane(l2, l3, dist, state, s, data, trace, counts):
+    """SLSQP on the two angles in the elbow's plane, from the elbow direction in state[0:2]; both directions to state.
+
+    Rows of a trace are as those of `two_link`, in phase 1.
+    """
     x = np.empty(2)
     ex, ey = state[0], state[1]
     fx, fy = dist - l2 * ex, -l2 * ey
@@ -142,6 +147,15 @@ def _optimise_in_plane(l2, l3, dist, state, s, data, counts):
     counts[COUNT_RUNS] += 1.0
     state[0], state[1] = np.cos(x[0]), np.sin(x[0])
     state[2], state[3] = np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
+    if trace.shape[0] > 0:
+        log = nlopt_c.logged(data, 2)
+        for i in range(log.shape[0]):
+            if counts[ROW] < trace.shape[0]:
+                row = trace[int(counts[ROW])]
+                row[0], row[1], row[2] = 1.0, np.sqrt(log[i, 0]), 0.0
+                row[3], row[4] = np.cos(log[i, 1]), np.sin(log[i, 1])
+                row[5], row[6] = np.cos(log[i, 1] + log[i, 2]), np.sin(log[i, 1] + log[i, 2])
+                counts[ROW] += 1.0
     return np.sqrt(f)
 
 
@@ -214,15 +228,14 @@ def combined_ur(c, T, s, trace, data, counts, out):
             if trace.shape[0] > 0:
                 for i in range(first_row, int(counts[ROW])):
                     row = trace[i]
-                    ex, ey = row[3], row[4]
-                    fx, fy = dist - l2 * ex, -l2 * ey
+                    ex, ey, fx, fy = row[3], row[4], row[5], row[6]
                     t2 = np.arctan2(-(u0 * ex + u1 * ey), -(u1 * ex - u0 * ey))
                     t3 = r.wrap(np.arctan2(-(u0 * fx + u1 * fy), -(u1 * fx - u0 * fy)) - t2)
                     cf.ur_angles(D, s1, c1, work, t2, t3, theta)
                     cf.to_joints(c, theta, seed, q, 4)
                     for k in range(6):
                         row[3 + k] = q[k]
-                    row[2] = 2.0 * k1 + k5
+                    row[0] += 100.0 * (reachable - 1)
             cf.ur_angles(D, s1, c1, work, theta2, theta3, theta)
             beyond, where, distance = cf.to_joints(c, theta, seed, q, 4)
             if miss > s[r.TOLERANCE_POSITION]:
@@ -270,11 +283,12 @@ def combined_srs(c, T, s, trace, data, counts, out):
     l2, l3 = c[p], c[p + 1]
     g, room, d = np.empty(cf.CIRCLE), np.empty(cf.ROOM), np.empty(6)
     seed, free, theta, q, trial, state = np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(4)
+    legal = np.empty(7)
     for i in range(7):
         seed[i] = out[i]
     gap = cf.srs_circle(c, D, g)
-    _, high = cf.elbow_range(c)
-    if gap > cf.REACH_SLACK or g[13] > high + cf.LIMIT_SLACK:
+    low, high = cf.elbow_range(c)
+    if gap > cf.REACH_SLACK or g[13] > high + cf.LIMIT_SLACK or g[13] < low - cf.LIMIT_SLACK:
         cf.solve_srs(c, T, POSE, s, out)  # the same proofs as the closed form's
         return
     cf.srs_seed(c, g, seed, free)
@@ -307,16 +321,7 @@ def combined_srs(c, T, s, trace, data, counts, out):
     first_row = int(counts[ROW])
     miss = _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data, trace, counts, state, d)
     least, blocked = _best_branch(c, D, d, seed, free, theta, trial, q)
-    if trace.shape[0] > 0:
-        for i in range(first_row, int(counts[ROW])):
-            row = trace[i]
-            a, b = row[3], row[4]
-            fa, fb = dist - l2 * a, -l2 * b
-            size = np.sqrt(fa * fa + fb * fb)
-            fa, fb = fa / size, fb / size
-            room[0], room[1], room[2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
-            room[3], room[4], room[5] = fa * g[0] + fb * nx, fa * g[1] + fb * ny, fa * g[2] + fb * nz
-            _best_branch(c, D, room, seed, free, theta, trial, state_joints(row))
+    _rows_to_joints(c, D, g, nx, ny, nz, 0.0, first_row, trace, counts, seed, free, room, theta, trial)
     r.copy(q, out)
     out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < cf.STRETCHED else 0.0
     if miss > s[r.TOLERANCE_POSITION]:
@@ -331,7 +336,10 @@ def combined_srs(c, T, s, trace, data, counts, out):
             cos, sin = np.cos(angle), np.sin(angle)
             nx, ny, nz = g[3] * cos + g[6] * sin, g[4] * cos + g[7] * sin, g[5] * cos + g[8] * sin
             turn = max(s[BEND], 0.5)
+            first_row = int(counts[ROW])
+            r.copy(trial, legal)
             miss = in_plane(l2, l3, dist, np.cos(turn), np.sin(turn), s, data, trace, counts, state)
+            _rows_to_joints(c, D, g, nx, ny, nz, 100.0, first_row, trace, counts, seed, free, room, theta, trial)
             for i in range(2):
                 a, b = state[2 * i], state[2 * i + 1]
                 d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
@@ -340,15 +348,43 @@ def combined_srs(c, T, s, trace, data, counts, out):
             if miss > s[r.TOLERANCE_POSITION]:
                 _say_spent(c, s, l2, l3, counts, miss, g[13], out)
                 return
-            if least <= cf.LIMIT_SLACK:
-                return
+            if (
+                least > cf.LIMIT_SLACK
+            ):  # an arc so narrow that the tolerance of the iteration leaves it: take its own joints
+                r.copy(legal, out)
+            return
     r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, 8.0, float(blocked), least)
 
 
 @kernel
-def state_joints(row):
-    """The joints' part of a trace row."""
-    return row[3:]
+def _rows_to_joints(c, D, g, nx, ny, nz, phase, first, trace, counts, seed, free, d, theta, trial):
+    """Trace rows from `first` on: from link directions in the plane of the target's direction and n to joints.
+
+    Rows of SLSQP on the first four joints already hold directions in space, six numbers; their phase is 2 so far.
+    """
+    for i in range(first, int(counts[ROW])):
+        row = trace[i]
+        if row[0] == 2.0:
+            row[0] = 1.0
+            r.copy(row[3:9], d)
+        else:
+            for k in range(2):
+                a, b = row[3 + 2 * k], row[4 + 2 * k]
+                d[3 * k], d[3 * k + 1], d[3 * k + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+        row[0] += phase
+        _best_branch(c, D, d, seed, free, theta, trial, row[3:])
+
+
+@kernel
+def _first_four(x, d):
+    """Link directions, to d, that the first four angles x give."""
+    c1, s1, c2, s2 = np.cos(x[0]), np.sin(x[0]), np.cos(x[1]), np.sin(x[1])
+    c3, s3, c4, s4 = np.cos(x[2]), np.sin(x[2]), np.cos(x[3]), np.sin(x[3])
+    d[0], d[1], d[2] = s2 * c1, s2 * s1, c2
+    u, v = s4 * c3, s4 * s3
+    d[3] = u * c2 * c1 - v * s1 + c4 * s2 * c1
+    d[4] = u * c2 * s1 + v * c1 + c4 * s2 * s1
+    d[5] = -u * s2 + c4 * c2
 
 
 @kernel
@@ -379,17 +415,19 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     )  # fmt: skip
     counts[COUNT_EVALUATIONS] += data[nlopt_c.COUNT]
     counts[COUNT_RUNS] += 1.0
-    c1, s1, c2, s2 = np.cos(x[0]), np.sin(x[0]), np.cos(x[1]), np.sin(x[1])
-    c3, s3, c4, s4 = np.cos(x[2]), np.sin(x[2]), np.cos(x[3]), np.sin(x[3])
-    d[0], d[1], d[2] = s2 * c1, s2 * s1, c2
-    u, v = s4 * c3, s4 * s3
-    d[3] = u * c2 * c1 - v * s1 + c4 * s2 * c1
-    d[4] = u * c2 * s1 + v * c1 + c4 * s2 * s1
-    d[5] = -u * s2 + c4 * c2
+    _first_four(x, d)
+    if trace.shape[0] > 0:
+        log = nlopt_c.logged(data, 4)
+        for i in range(log.shape[0]):
+            if counts[ROW] < trace.shape[0]:
+                row = trace[int(counts[ROW])]
+                row[0], row[1], row[2] = 2.0, np.sqrt(log[i, 0]), 0.0
+                _first_four(log[i, 1:], row[3:])
+                counts[ROW] += 1.0
     if np.sqrt(f) <= s[r.TOLERANCE_POSITION] or work_left(s, counts) <= 0:
         return np.sqrt(f)
     # θ_2 = 0 and θ_3 = ±90° are stationary for these angles though not for the arm: finish in the elbow's plane.
-    miss = _optimise_in_plane(l2, l3, dist, state, s, data, counts)
+    miss = _optimise_in_plane(l2, l3, dist, state, s, data, trace, counts)
     for i in range(2):
         a, b = state[2 * i], state[2 * i + 1]
         d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
@@ -467,7 +505,8 @@ def combined_chain(c, T, kind, s, trace, out):
     for i in range(n):
         lower[i], upper[i] = c[int(c[LOWER]) + i], c[int(c[UPPER]) + i]
     with_slsqp = s[WITH_SLSQP] != 0.0
-    data = slsqp.chain_block(c, T, kind) if with_slsqp else np.empty(0)
+    rows = min(trace.shape[0], int(s[MOST_EVALUATIONS]))
+    data = slsqp.chain_block(c, T, kind, rows) if with_slsqp else np.empty(0)
     length = st[it.LENGTH] / max(n, 1)
     evaluations, runs, cycles, spent_here = 0.0, 0.0, 0.0, 0
     restart = -1.0
@@ -477,7 +516,7 @@ def combined_chain(c, T, kind, s, trace, out):
         if with_slsqp and spent_here >= (15 if s[PREDICT] != 0.0 else int(s[CYCLES])):
             it.nudge(c, w, 1e-4)  # off a straight chain, where the gradient vanishes
             most = int(min(s[MOST_EVALUATIONS], s[it.MAX_ITERATIONS] - st[it.ITERATION] + 1.0))
-            used = slsqp.run_chain(c, T, kind, s, w, data, s[WHOLE_CHAIN], lower, upper, most)
+            used = slsqp.run_chain(c, T, kind, s, w, data, s[WHOLE_CHAIN], lower, upper, most, trace)
             evaluations += used
             runs += 1.0
             st[it.ITERATION] += used - 1.0
@@ -534,7 +573,8 @@ def two_link_ur(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = fresh_counts(s)
-        combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
+        trace = r.trace_rows(c, out)
+        combined_ur(c, T, s, trace, nlopt_c.block_for(2, min(trace.shape[0], int(s[MOST_EVALUATIONS]))), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
     return code
@@ -546,7 +586,8 @@ def two_link_srs(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = fresh_counts(s)
-        combined_srs(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
+        trace = r.trace_rows(c, out)
+        combined_srs(c, T, s, trace, nlopt_c.block_for(4, min(trace.shape[0], int(s[MOST_EVALUATIONS]))), counts, out)
         _write_counts(c, counts, out)
         r.judge(c, T, kind, s, out)
     return code
@@ -558,14 +599,14 @@ def two_link_near(c, T, kind, q_seed, s, out):
     code = r.begin(c, T, kind, q_seed, out)
     if code == r.FINE:
         counts = fresh_counts(s)
+        trace = r.trace_rows(c, out)
+        data = nlopt_c.block_for(4, min(trace.shape[0], int(s[MOST_EVALUATIONS])))
         if c[FAMILY] == 3.0:
-            combined_ur(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
+            combined_ur(c, T, s, trace, data, counts, out)
         else:
-            combined_srs(c, T, s, r.trace_rows(c, out), np.zeros(nlopt_c.DATA), counts, out)
+            combined_srs(c, T, s, trace, data, counts, out)
         _write_counts(c, counts, out)
-        if out[int(c[DOF]) + r.STATUS] != r.OUT_OF_REACH or out[int(c[DOF]) + r.DETAIL] < 4.0 * c[DEVIATION]:
-            polish(c, T, kind, s, 30, out)
-        r.judge(c, T, kind, s, out)
+        cf.finish_on_real(c, T, kind, s, out)
     return code
 
 

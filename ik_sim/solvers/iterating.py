@@ -28,6 +28,9 @@ from ik_sim.target import AXIS, POINT
 MAX_ITERATIONS, MAX_RESTARTS, RANDOM_SEED, MAX_SECONDS, PATIENCE, NEEDED_DROP = 2, 3, 4, 5, 6, 7
 OWN = 8
 
+STARTS_BEYOND_REACH = 25
+"""Random starts towards a target that is proved to be out of reach: enough to come near, and no start will arrive."""
+
 # Places in Workspace.state.
 ITERATION, RESTART, BEST, LAST_BEST, WAITED, ROWS, SPENT, START_TIME, LENGTH, TRIED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 
@@ -188,7 +191,7 @@ def goes_on(c, T, kind, s, trace, w, out):
         st[SPENT] = 2.0
         return False
     if st[WAITED] >= s[PATIENCE]:
-        if st[RESTART] >= s[MAX_RESTARTS]:
+        if st[RESTART] >= s[MAX_RESTARTS] or (st[RESTART] >= STARTS_BEYOND_REACH and beyond_reach(c, T, s)):
             st[SPENT] = 3.0
             return False
         st[RESTART] += 1.0
@@ -198,6 +201,13 @@ def goes_on(c, T, kind, s, trace, w, out):
         position, rotation = measure(c, T, kind, w)
     st[ITERATION] += 1.0
     return True
+
+
+@kernel
+def beyond_reach(c, T, s):
+    """Whether the target is farther from the first joint than all links together reach: proved, for any chain."""
+    x, y, z = T[0, 3] - c[CENTRE], T[1, 3] - c[CENTRE + 1], T[2, 3] - c[CENTRE + 2]
+    return np.sqrt(x * x + y * y + z * z) > c[REACH] + s[r.TOLERANCE_POSITION]
 
 
 @kernel
@@ -405,10 +415,9 @@ def conclude(c, T, kind, s, w, out):
     out[n + r.STATUS] = r.STALLED
     if r.judge(c, T, kind, s, out):
         return
-    # Farther from the first joint than all links together reach: that is a proof, for any chain.
     x, y, z = T[0, 3] - c[CENTRE], T[1, 3] - c[CENTRE + 1], T[2, 3] - c[CENTRE + 2]
-    far = np.sqrt(x * x + y * y + z * z)
-    if far > c[REACH] + s[r.TOLERANCE_POSITION]:
+    if beyond_reach(c, T, s):
+        far = np.sqrt(x * x + y * y + z * z)
         r.say(c, out, r.OUT_OF_REACH, r.BEYOND_SUM, far - c[REACH], c[REACH], x / far, y / far, z / far)
         return
     held = limit_that_holds(c, T, kind, w, out, 1.0 if st[SPENT] == 3.0 else 1e-6)

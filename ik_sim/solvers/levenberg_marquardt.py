@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ik_sim.chain import DOF
 from ik_sim.compiled import kernel
 from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
@@ -29,7 +30,13 @@ def solve_levenberg_marquardt(c, T, kind, q_seed, s, out):
     if code != r.FINE:
         return code
     w = it.start(c, s, out)
-    trace = r.trace_rows(c, out)
+    _search(c, T, kind, s, r.trace_rows(c, out), w, out)
+    it.conclude(c, T, kind, s, w, out)
+    return r.FINE
+
+
+@kernel
+def _search(c, T, kind, s, trace, w, out):
     while it.goes_on(c, T, kind, s, trace, w, out):
         energy = 0.0
         for j in range(6):
@@ -38,8 +45,23 @@ def solve_levenberg_marquardt(c, T, kind, q_seed, s, out):
         it.limit_step(w.dq, s[LARGEST_STEP])
         if it.move(c, w.q, w.dq) < 1e-9 and energy > 1e-12:
             it.nudge(c, w, 1e-2)  # a straight chain, or a limit: no direction leads on from exactly here
-    it.conclude(c, T, kind, s, w, out)
-    return r.FINE
+
+
+@kernel
+def search_on(c, T, kind, s, most, restarts, out):
+    """The whole method from the joints in `out`, which get the best that was found; only the tolerances of s count.
+
+    Returns the number of iterations.
+    """
+    settings = np.zeros(SHARE + 1)
+    settings[0], settings[1] = s[0], s[1]
+    settings[it.MAX_ITERATIONS], settings[it.MAX_RESTARTS] = most, restarts
+    settings[it.PATIENCE], settings[it.NEEDED_DROP] = 4.0, 0.5
+    settings[BIAS], settings[LARGEST_STEP], settings[SHARE] = 1e-8, 1.0, 0.05
+    w = it.start(c, settings, out)
+    _search(c, T, kind, settings, np.empty((0, 3 + int(c[DOF]))), w, out)
+    r.copy(w.best, out)
+    return int(w.state[it.ITERATION])
 
 
 @kernel

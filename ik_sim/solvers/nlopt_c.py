@@ -7,8 +7,10 @@ Objectives are C callbacks on a block of numbers `data`:
 |---|---|
 | 0 | evaluations so far |
 | 1 | least value so far |
-| 2 … 2+MOST_UNKNOWNS | where it was |
-| PARAMETERS … | the objective's own numbers |
+| 2, 3 | LOG, where a log of the evaluations starts, and LOGGED, how many it has room for |
+| BEST … BEST+MOST_UNKNOWNS | where the least value was |
+| PARAMETERS … LOG | the objective's own numbers |
+| LOG … | the log, (LOGGED, k + 1): value and unknowns of the first evaluations |
 
 NLopt may end with a report of roundoff after it already stood at the answer, so the best point seen counts, not
 the return code. SLSQP also asks for values without a gradient: the gradient pointer is then NULL.
@@ -33,10 +35,10 @@ float64, int32, intp, uint32, void = _types.float64, _types.int32, _types.intp, 
 ExternalFunction = _types.ExternalFunction
 
 MOST_UNKNOWNS = 16
-COUNT, LEAST, BEST = 0, 1, 2
+COUNT, LEAST, LOG, LOGGED, BEST = 0, 1, 2, 3, 4
 PARAMETERS = BEST + MOST_UNKNOWNS
 DATA = 64
-"""Numbers in a data block (objectives on whole chains allocate more)."""
+"""Numbers in a data block without a log (objectives on whole chains need more)."""
 
 SLSQP = int(nlopt.LD_SLSQP)
 
@@ -121,8 +123,28 @@ def minimise(objective, x, lower, upper, bounded, data, rule, tolerance, most):
 
 
 @kernel
+def block_for(unknowns, evaluations):
+    """A data block with room to log so many evaluations."""
+    data = np.zeros(DATA + evaluations * (unknowns + 1))
+    data[LOG], data[LOGGED] = DATA, evaluations
+    return data
+
+
+@kernel
+def logged(data, unknowns):
+    """The log of the last run, (evaluations, unknowns + 1)."""
+    start, rows = int(data[LOG]), int(min(data[COUNT], data[LOGGED]))
+    return data[start : start + rows * (unknowns + 1)].reshape((rows, unknowns + 1))
+
+
+@kernel
 def note(data, x, k, f):
-    """Count an evaluation and keep the best point."""
+    """Count an evaluation, log it and keep the best point."""
+    if data[COUNT] < data[LOGGED]:
+        row = int(data[LOG]) + int(data[COUNT]) * (k + 1)
+        data[row] = f
+        for i in range(k):
+            data[row + 1 + i] = x[i]
     data[COUNT] += 1.0
     if f < data[LEAST]:
         data[LEAST] = f
@@ -165,7 +187,8 @@ def planar_objective() -> float:
 
     @callback(OBJECTIVE)
     def planar(k, x, gradient, block):
-        data = carray(block, DATA)
+        size: Any = DATA + 3 * np.int64(block[LOGGED])
+        data = carray(block, (size,))
         f, g0, g1 = planar_miss(
             x[0], x[1], data[PARAMETERS], data[PARAMETERS + 1], data[PARAMETERS + 2], data[PARAMETERS + 3]
         )
@@ -183,7 +206,8 @@ def spatial_objective() -> float:
 
     @callback(OBJECTIVE)
     def spatial(k, x, gradient, block):
-        data = carray(block, DATA)
+        size: Any = DATA + 5 * np.int64(block[LOGGED])
+        data = carray(block, (size,))
         f, g0, g1, g2, g3 = spatial_miss(
             x[0], x[1], x[2], x[3], data[PARAMETERS], data[PARAMETERS + 1],
             data[PARAMETERS + 2], data[PARAMETERS + 3], data[PARAMETERS + 4],

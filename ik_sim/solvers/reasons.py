@@ -46,8 +46,9 @@ def sentence(row: Float[np.ndarray, "k"], chain: Chain, solver: Any) -> str:
     elif code == r.TILTED:
         text = f"the orientation can't be met: this arm leaves {np.degrees(d[0]):.3g}° at the nearest posture"
     elif code == r.ELBOW_LIMIT:
+        side = "beyond" if d[3] else "inside"
         text = (
-            f"the wrist would be {d[0]:.3g} m inside the radius {d[1]:.4g} m that the limit of {joint(3)} "
+            f"the wrist would be {d[0]:.3g} m {side} the radius {d[1]:.4g} m that the limit of {joint(3)} "
             f"({np.degrees(d[2]):.4g}°) leaves about the shoulder"
         )
     elif code == r.BRANCHES_BLOCKED:

@@ -46,13 +46,8 @@ TOLERANCE_POSITION, TOLERANCE_ROTATION, SETTINGS = 0, 1, 2  # a solver's own set
 
 
 @kernel
-def begin(c, T, kind, q_seed, out):
-    """Check the arguments; put the seed, clipped into the limits, where the answer will stand. Returns a misuse code."""
-    n = int(c[DOF])
-    if q_seed.shape[0] != n:
-        return BAD_SEED_LENGTH
-    if out.shape[0] < n + RECORD or T.shape[0] != 4 or T.shape[1] != 4:
-        return BAD_OUT
+def target_fault(T, kind):
+    """What is wrong with a target's matrix: a misuse code, FINE if nothing."""
     for i in range(3):
         for k in range(4):
             if not np.isfinite(T[i, k]):
@@ -75,6 +70,20 @@ def begin(c, T, kind, q_seed, out):
         )
         if worst > 1e-6 or hand < 0.0:
             return BAD_ROTATION
+    return FINE
+
+
+@kernel
+def begin(c, T, kind, q_seed, out):
+    """Check the arguments; put the seed, clipped into the limits, where the answer will stand. Returns a misuse code."""
+    n = int(c[DOF])
+    if q_seed.shape[0] != n:
+        return BAD_SEED_LENGTH
+    if out.shape[0] < n + RECORD or T.shape[0] != 4 or T.shape[1] != 4:
+        return BAD_OUT
+    fault = target_fault(T, kind)
+    if fault != FINE:
+        return fault
     lower, upper = int(c[LOWER]), int(c[UPPER])
     for i in range(n, n + RECORD):
         out[i] = 0.0

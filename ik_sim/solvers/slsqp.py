@@ -28,17 +28,19 @@ OBJECTIVE, EVALUATIONS_A_RUN = it.OWN, it.OWN + 1
 
 # The objective's block behind PARAMETERS: its own size, the target's kind, the number of moving joints, the target,
 # room for axes, J and e, then the chain.
-SIZE, KIND, MOVING, TARGET = (nlopt_c.PARAMETERS + i for i in range(4))
+KIND, MOVING, TARGET = (nlopt_c.PARAMETERS + i for i in range(3))
 ROOM = TARGET + 16
 
 
 @kernel
-def chain_block(c, T, kind):
-    """The data block of the objective for this chain and target."""
+def chain_block(c, T, kind, evaluations):
+    """The data block of the objective for this chain and target, with room to log so many evaluations."""
     n, m = int(c[DOF]), int(c[JOINTS])
     start = ROOM + 6 * m + 6 * n + 6
-    data = np.empty(start + c.shape[0])
-    data[SIZE], data[KIND], data[MOVING] = float(start + c.shape[0]), float(kind), float(m)
+    size = start + c.shape[0]
+    data = np.empty(size + evaluations * (n + 1))
+    data[nlopt_c.LOG], data[nlopt_c.LOGGED] = float(size), float(evaluations)
+    data[KIND], data[MOVING] = float(kind), float(m)
     for i in range(4):
         for k in range(4):
             data[TARGET + 4 * i + k] = T[i, k]
@@ -73,9 +75,9 @@ def chain_objective() -> float:
 
     @callback(nlopt_c.OBJECTIVE)
     def whole_chain(k: Any, x: Any, gradient: Any, block: Any) -> Any:
-        size: Any = np.int64(block[SIZE])
-        data = carray(block, (size,))
         n: Any = np.int64(k)
+        size: Any = np.int64(block[nlopt_c.LOG]) + np.int64(block[nlopt_c.LOGGED]) * (n + 1)
+        data = carray(block, (size,))
         point = carray(x, (n,))
         f = chain_miss(point, carray(gradient, (n,)), nlopt_c.address(gradient) != 0, data, n, int(data[MOVING]))
         nlopt_c.note(data, point, n, f)
@@ -85,14 +87,24 @@ def chain_objective() -> float:
 
 
 @kernel
-def run_chain(c, T, kind, s, w, data, objective, lower, upper, most):
-    """One bounded SLSQP run from w.q, which gets the best point. Returns its evaluations."""
+def run_chain(c, T, kind, s, w, data, objective, lower, upper, most, trace):
+    """One bounded SLSQP run from w.q, which gets the best point. Returns its evaluations, each a row of the trace."""
     nlopt_c.minimise(
         objective, w.q, lower, upper, True, data, nlopt_c.PRECISE,
         min(s[r.TOLERANCE_POSITION], s[r.TOLERANCE_ROTATION]), most,
     )  # fmt: skip
     for i in range(w.q.shape[0]):
         w.q[i] = min(max(w.q[i], lower[i]), upper[i])
+    if trace.shape[0] > 0:
+        st = w.state
+        log = nlopt_c.logged(data, w.q.shape[0])
+        for i in range(log.shape[0]):
+            if st[it.ROWS] < trace.shape[0]:
+                row = trace[int(st[it.ROWS])]
+                row[0] = 100.0 * st[it.RESTART] + 1.0
+                row[1], row[2] = r.pose_errors(c, T, kind, log[i, 1:])
+                r.copy(log[i, 1:], row[3:])
+                st[it.ROWS] += 1.0
     return data[nlopt_c.COUNT]
 
 
@@ -105,7 +117,7 @@ def solve_slsqp(c, T, kind, q_seed, s, out):
     n = int(c[DOF])
     w = it.start(c, s, out)
     trace = r.trace_rows(c, out)
-    data = chain_block(c, T, kind)
+    data = chain_block(c, T, kind, min(trace.shape[0], int(s[EVALUATIONS_A_RUN])))
     lower, upper = np.empty(n), np.empty(n)
     for i in range(n):
         lower[i], upper[i] = c[int(c[LOWER]) + i], c[int(c[UPPER]) + i]
@@ -116,7 +128,7 @@ def solve_slsqp(c, T, kind, q_seed, s, out):
         if runs == 0.0:
             it.nudge(c, w, 1e-4)  # off a straight chain, where the gradient vanishes
         most = int(min(s[EVALUATIONS_A_RUN], s[it.MAX_ITERATIONS] - st[it.ITERATION] + 1.0))
-        used = run_chain(c, T, kind, s, w, data, s[OBJECTIVE], lower, upper, most)
+        used = run_chain(c, T, kind, s, w, data, s[OBJECTIVE], lower, upper, most, trace)
         evaluations += used
         runs += 1.0
         st[it.ITERATION] += used - 1.0

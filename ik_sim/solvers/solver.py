@@ -420,25 +420,28 @@ class KernelSolver:
         T, seeds = _writable(T), _writable(seeds)
         rows = np.empty((k, chain.n + r.RECORD))
         entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
-        workers = max(1, min(threads or os.cpu_count() or 1, k // 32))
-        bounds = np.linspace(0, k, workers + 1).astype(int)
 
         def work(first: int, last: int) -> int:
             s = self._settings  # type: ignore[attr-defined]
             return _solve_rows(Pointer(entry, _ARGUMENTS), chain.packed, T, kind, seeds, s, rows, first, last)
 
-        if workers == 1:
-            codes = [work(0, k)]
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                codes = list(pool.map(work, bounds[:-1], bounds[1:]))
-        for code, last in zip(codes, bounds[1:], strict=True):
+        for code, last in in_threads(work, k, threads):
             if code:
                 i = int(code % (last + 1))
                 check_target(T[i], kind, f"targets[{i}]")
                 chain.check_q(seeds[i], f"q_seeds[{i}]")
                 raise self.misfit(chain)
         return BatchSolution(rows, chain, self)
+
+
+def in_threads(work: Callable[[int, int], Any], k: int, threads: int | None = None) -> list[tuple[Any, int]]:
+    """work(first, last) for parts of range(k) that together are all of it, in threads; (result, last) of each."""
+    workers = max(1, min(threads or os.cpu_count() or 1, k // 32))
+    bounds = np.linspace(0, k, workers + 1).astype(int)
+    if workers == 1:
+        return [(work(0, k), k)]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(zip(pool.map(work, bounds[:-1], bounds[1:]), map(int, bounds[1:]), strict=True))
 
 
 def _writable(array: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
