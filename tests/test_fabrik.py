@@ -39,6 +39,10 @@ def test_two_links_give_the_published_position_and_both_postures():
     np.testing.assert_allclose(again, [[30, 45], [88.313987423, -45]], atol=1e-8)
 
 
+def test_the_bend_of_the_printed_two_links_has_the_published_cosine():
+    assert np.cos(rivals.two_links((65, 116), (86, 145))[0, 1]) == pytest.approx(0.712201591512, abs=1e-12)
+
+
 def test_two_links_say_nothing_outside_their_reach():
     assert len(rivals.two_links((65, 116), (182, 0))) == 0
     assert len(rivals.two_links((65, 116), (50, 0))) == 0
@@ -185,10 +189,10 @@ def test_a_start_near_the_line_costs_the_published_extra_cycles(phi, count):
 
 
 def test_the_first_iterates_on_two_links_are_the_published_ones():
-    for arm, bend, phi, angles, misses in (
-        ("UR5", 0.5, 1.2, [0.423820424892, 0.345833429098, 0.309080231432, 0.287783649000],
+    for arm, bend, phi, limit, angles, misses in (
+        ("UR5", 0.5, 1.2, 0.239767933824, [0.423820424892, 0.345833429098, 0.309080231432, 0.287783649000],
          [0.048383398062, 0.025430371579, 0.015794721516, 0.010597162509]),
-        ("iiwa", 1.0, 0.6, [0.511701356672, 0.493532386902, 0.488643075910, 0.487247600650],
+        ("iiwa", 1.0, 0.6, 0.486676337490, [0.511701356672, 0.493532386902, 0.488643075910, 0.487247600650],
          [0.008952318703, 0.002431339774, 0.000695766621, 0.000201952571]),
     ):  # fmt: skip
         chain, r = two_link_problem(arm, bend, phi)
@@ -196,6 +200,8 @@ def test_the_first_iterates_on_two_links_are_the_published_ones():
         forward = trace.points[[name == "forward" for name in trace.passes]]
         np.testing.assert_allclose(np.arctan2(forward[:4, 1, 1], forward[:4, 1, 0]), angles, atol=1e-11)
         np.testing.assert_allclose(np.linalg.norm(forward[:4, 2] - [r, 0.0], axis=1), misses, atol=1e-11)
+        end = Solver(tolerance=1e-13).solve(chain, (r, 0.0)).points
+        assert np.arctan2(end[1, 1], end[1, 0]) == pytest.approx(limit, abs=1e-11)
 
 
 @pytest.mark.parametrize(("bend", "ratio"), [(0.3, 0.9126678), (1.0, 0.2919266), (2.0, 0.1731782), (2.8, 0.8877829)])
@@ -206,6 +212,32 @@ def test_the_miss_shrinks_by_the_squared_cosine_of_the_bend(bend, ratio):
     misses = trace.misses[[name == "forward" for name in trace.passes]]
     late = misses[(misses < 1e-5) & (misses > 1e-8)]
     assert np.median(late[1:] / late[:-1]) == pytest.approx(ratio, rel=1e-4)
+
+
+def test_a_start_near_the_line_leaves_it_by_the_predicted_factor_a_cycle():
+    a, b = ARMS["UR5"]
+    for r, factor in (
+        (0.79, a * b / ((0.79 - a) * (0.79 - b))),  # beyond both links
+        (0.3, a * b / ((a - 0.3) * (b + 0.3))),  # nearer than the first
+    ):
+        chain = Skeleton.chain([a, b], direction=(np.cos(1e-7), np.sin(1e-7)))
+        trace = Solver(bend=0.0, max_cycles=6).trace(chain, (r, 0.0))
+        points = trace.points[[name in ("start", "forward") for name in trace.passes]]
+        phi = np.abs(np.arctan2(points[:, 1, 1], points[:, 1, 0]))
+        np.testing.assert_allclose(phi[1:4] / phi[:3], factor, rtol=1e-5)
+
+
+def test_near_the_stretch_the_bend_follows_the_published_law():
+    a, b = ARMS["iiwa"]
+    chain, r = two_link_problem("iiwa", 0.02, 0.3)
+    trace = Solver(max_cycles=400).trace(chain, (r, 0.0))
+    points = trace.points[[name == "forward" for name in trace.passes]]
+    steps = np.diff(points, axis=1)
+    bend = np.abs(np.arctan2(steps[:, 1, 1], steps[:, 1, 0]) - np.arctan2(steps[:, 0, 1], steps[:, 0, 0]))
+    late = bend[100:]
+    np.testing.assert_allclose(late[:-1] - late[1:], late[:-1] * (late[:-1] ** 2 - 0.02**2) / 2, rtol=0.02)
+    misses = trace.misses[[name == "forward" for name in trace.passes]][100:]
+    np.testing.assert_allclose(misses, a * b * (late**2 - 0.02**2) / (2 * (a + b)), rtol=0.02)
 
 
 def test_exactly_stretched_the_miss_falls_like_one_over_the_cycles():
@@ -296,7 +328,7 @@ def test_restarts_find_every_target_that_a_limited_arm_can_reach():
     arm = Skeleton.chain([1, 1, 1], limits=np.radians([[-150, 150]] * 3))
     targets = np.stack([planar(q, [1, 1, 1])[-1] for q in np.radians(rng.uniform(-150, 150, (1000, 3)))])
     starts = np.stack([planar(q, [1, 1, 1]) for q in np.radians(rng.uniform(-150, 150, (1000, 3)))])
-    single = Solver(max_restarts=0).solve_batch(arm, targets, starts)
+    single = Solver(max_restarts=0, turns=0).solve_batch(arm, targets, starts)
     assert 0.9 < single.converged.mean() < 0.99  # it stalls, as limited FABRIK does
     restarted = Solver().solve_batch(arm, targets, starts)
     assert restarted.converged.all(), [s.reason for s in restarted if not s.converged]
@@ -550,7 +582,7 @@ def test_the_trace_shows_both_passes_of_every_cycle():
 
 def test_the_best_iterate_is_kept():
     arm = Skeleton.chain([1, 1, 1], limits=np.radians([[-40, 40]] * 3))
-    trace = Solver(max_restarts=0).trace(arm, (-0.5, 0.5))
+    trace = Solver(max_restarts=0, turns=0).trace(arm, (-0.5, 0.5))
     forward = trace.misses[[name in ("start", "forward", "bend") for name in trace.passes]]
     assert trace.solution.miss == pytest.approx(forward.min(), abs=1e-12)
     assert trace.solution.status is Status.JOINT_LIMITS

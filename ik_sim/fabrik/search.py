@@ -20,13 +20,16 @@ from ik_sim.fabrik.cycle import (  # fmt: skip
     unit,
     workspace,
 )  # fmt: skip
+from ik_sim.fabrik.turning import turn_together
 
 # Places in the settings row.
-TOLERANCE, MAX_CYCLES, COS_CAP, SIN_CAP, BEND, MAX_RESTARTS, SEED, PATIENCE, NEEDED_DROP, PLANE, SIMPLE = range(11)
-SETTINGS = 11
+(
+    TOLERANCE, MAX_CYCLES, COS_CAP, SIN_CAP, BEND, MAX_RESTARTS, SEED, PATIENCE, NEEDED_DROP, PLANE, SIMPLE, TURNS,
+) = range(12)  # fmt: skip
+SETTINGS = 12
 
 # Places in the answer.
-STATUS, REASON, MISS, SCORE, CYCLES, RESTARTS, PLACED, BENT, DEPTH, TRACE_ROWS, DETAIL = range(11)
+STATUS, REASON, MISS, SCORE, CYCLES, RESTARTS, PLACED, BENT, DEPTH, TRACE_ROWS, TURNED, DETAIL = range(12)
 DETAILS = 4
 ANSWER = DETAIL + DETAILS
 
@@ -39,9 +42,12 @@ CONVERGED, OUT_OF_REACH, JOINT_LIMITS, OBSTRUCTED, STALLED, MAX_CYCLES_SPENT = r
     LOOP_OPEN,
 ) = range(11)  # fmt: skip
 
+LONG = 64  # links from which on a chain is folded when it settles slowly
+MOST_PULLS = 120  # targets and loops beyond which joints are not turned together: a step grows with their cube
+
 FINE, BAD_POINT, BAD_TARGET, BAD_LENGTH = 0, 1, 2, 3
 
-START, BACKWARD, FORWARD, BENDING, RESTART = 0, 1, 2, 3, 4  # what a row of the trace shows
+START, BACKWARD, FORWARD, BENDING, RESTART, TURNING = range(6)  # what a row of the trace shows
 
 
 @kernel
@@ -154,6 +160,58 @@ def bend_path(parent, i, x, y, z, angle, plane, w):
 
 
 @kernel
+def crumple(length, angle, plane, p):
+    """Turn the links of a chain alternately by that angle to either side of where they point.
+
+    A small miss runs along a chain from joint to joint, and at each only its part along the next link goes on: a
+    cycle shrinks it by about Π cos² of the angles between links. A long chain that lies smoothly passes all of it on.
+    Folds too small to be seen stop it.
+    """
+    sine, cosine, side = np.sin(angle), np.cos(angle), 1.0
+    sx, sy, sz = 0.0, 0.0, 1.0
+    bx, by, bz = p[0, 0], p[0, 1], p[0, 2]  # where the link began before
+    for i in range(1, p.shape[0]):
+        x, y, z = unit(p[i, 0] - bx, p[i, 1] - by, p[i, 2] - bz, 1.0, 0.0, 0.0)
+        bx, by, bz = p[i, 0], p[i, 1], p[i, 2]
+        if plane:
+            sx, sy, sz = -y, x, 0.0
+        else:  # the side across the link before, brought across this one
+            d = sx * x + sy * y + sz * z
+            if abs(d) > 0.999:
+                sx, sy, sz, d = (1.0, 0.0, 0.0, x) if abs(x) < 0.9 else (0.0, 1.0, 0.0, y)
+            sx, sy, sz = unit(sx - d * x, sy - d * y, sz - d * z, 0.0, 0.0, 1.0)
+        f, g = length[i] * cosine, length[i] * sine * side
+        p[i, 0], p[i, 1], p[i, 2] = (
+            p[i - 1, 0] + f * x + g * sx, p[i - 1, 1] + f * y + g * sy, p[i - 1, 2] + f * z + g * sz,
+        )  # fmt: skip
+        side = -side
+
+
+@kernel
+def lay_folded(length, target, plane, p):
+    """A long chain in folds along the line to its target, all at the angle at which they reach just as far."""
+    x, y, z = target[0] - p[0, 0], target[1] - p[0, 1], target[2] - p[0, 2]
+    most = 0.0
+    for i in range(1, p.shape[0]):
+        most += length[i]
+    cosine = min(1.0, np.sqrt(x * x + y * y + z * z) / most)
+    sine, aside = np.sqrt(1.0 - cosine * cosine), 0.0
+    x, y, z = unit(x, y, z, 1.0, 0.0, 0.0)
+    if plane or x * x + y * y > 1e-6:
+        sx, sy, sz = unit(-y, x, 0.0, 0.0, 1.0, 0.0)
+    else:
+        sx, sy, sz = 1.0, 0.0, 0.0
+    for i in range(1, p.shape[0]):
+        f, g = length[i] * cosine, length[i] * sine
+        if aside > 0.0:
+            g = -g
+        aside += g
+        p[i, 0], p[i, 1], p[i, 2] = (
+            p[i - 1, 0] + f * x + g * sx, p[i - 1, 1] + f * y + g * sy, p[i - 1, 2] + f * z + g * sz,
+        )  # fmt: skip
+
+
+@kernel
 def stand(parent, length, joint, limited, p, w):
     """Points from the directions in w.old, inside the limits."""
     for i in range(1, p.shape[0]):
@@ -168,11 +226,44 @@ def stand(parent, length, joint, limited, p, w):
 
 
 @kernel
-def scatter(parent, length, joint, limited, plane, p, w, random):
-    """A random start: every joint uniform in its arc, cone or sphere."""
+def mark_unmet(parent, pulls, targets, loops, tolerance, p, unmet):
+    """Mark the points between the root and whatever missed its target; returns how many did."""
+    count = 0
+    for i in range(p.shape[0]):
+        unmet[i] = False
+    for e in range(pulls.shape[0] + 2 * loops.shape[0]):
+        if e < pulls.shape[0]:
+            i = int(pulls[e, 0])
+            x, y, z = p[i, 0] - targets[e, 0], p[i, 1] - targets[e, 1], p[i, 2] - targets[e, 2]
+            d = np.sqrt(x * x + y * y + z * z)
+        else:
+            k, end = divmod(e - pulls.shape[0], 2)
+            i, j = int(loops[k, end]), int(loops[k, 1 - end])
+            x, y, z = p[i, 0] - p[j, 0], p[i, 1] - p[j, 1], p[i, 2] - p[j, 2]
+            d = abs(np.sqrt(x * x + y * y + z * z) - loops[k, 2])
+        if d > tolerance:
+            count += 1
+            while i > 0:
+                unmet[i] = True
+                i = parent[i]
+    return count
+
+
+@kernel
+def scatter(parent, length, joint, limited, plane, p, w, random, chosen):
+    """A random start: every joint of the chosen points uniform in its arc, cone or sphere; the others keep theirs."""
     for i in range(1, p.shape[0]):
         m = parent[i]
         a, b = 2.0 * np.pi * draw(random), draw(random)
+        if not chosen[i]:
+            x, y, z = w.old[i, 0], w.old[i, 1], w.old[i, 2]
+            if limited:
+                x, y, z = limit_forward(joint, i, w.R, m, x, y, z)
+            w.old[i, 0], w.old[i, 1], w.old[i, 2] = x, y, z
+            p[i, 0], p[i, 1], p[i, 2] = (
+                p[m, 0] + length[i] * x, p[m, 1] + length[i] * y, p[m, 2] + length[i] * z,
+            )  # fmt: skip
+            continue
         if plane:
             x, y, z = np.cos(a), np.sin(a), 0.0
         else:
@@ -313,6 +404,11 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
             miss, score, which = measure(pulls, targets, loops, p)
 
     best = np.empty((n + 1, 3))
+    base, unmet, base_unmet, base_score = np.empty((n + 1, 3)), np.empty(n + 1, np.bool_), n + 1, np.inf
+    turns = s[TURNS]
+    if not limited or blocked or s[COS_CAP] > -2.0 or pulls.shape[0] + loops.shape[0] > MOST_PULLS:
+        turns = 0.0
+    turned, folds, previous, slow = False, 0, miss, 0
     best_score, best_depth = np.inf, np.inf
     last, waited, before, dead, ended = np.inf, 0.0, np.inf, 0, NO_PROGRESS
     # A free chain needs a new start only out of a deadlock, and one is enough. A free tree whose targets can't all be
@@ -320,7 +416,7 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
     most_restarts = s[MAX_RESTARTS]
     if simple:
         most_restarts = min(1.0, most_restarts)
-    elif not (limited or blocked or loops.shape[0] > 0):
+    elif not (blocked or loops.shape[0] > 0):
         for e in range(pulls.shape[0]):
             x, y, z = targets[e, 0] - p[0, 0], targets[e, 1] - p[0, 1], targets[e, 2] - p[0, 2]
             far = np.sqrt(x * x + y * y + z * z)
@@ -356,13 +452,50 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
             stuck = in_line(parent, length, n, targets[0], p, 1e-14)[0]
         else:
             stuck = dead >= 3
+        if (waited >= s[PATIENCE] or stuck) and turns > 0.0 and not turned:
+            turned, last, waited, before, dead = True, np.inf, 0.0, np.inf, 0
+            out[TURNED] += turn_together(
+                parent, length, joint, pulls, targets, loops, tolerance, min(turns, s[MAX_CYCLES] - out[CYCLES]), p, w
+            )  # fmt: skip
+            note(trace, phases, out, TURNING, p)
+            miss, score, which = measure(pulls, targets, loops, p)
+            continue
         if waited >= s[PATIENCE] or stuck:
             if out[RESTARTS] >= most_restarts:
                 break
             out[RESTARTS] += 1.0
-            last, waited, before, dead = np.inf, 0.0, np.inf, 0
-            scatter(parent, length, joint, limited, plane, p, w, random)
+            turned, last, waited, before, dead = False, np.inf, 0.0, np.inf, 0
+            # What has arrived stays; a start that more targets are met from replaces the one before.
+            count = mark_unmet(parent, pulls, targets, loops, tolerance, p, unmet)
+            if count < base_unmet or (count == base_unmet and score < base_score):
+                base_unmet, base_score = count, score
+                for i in range(n + 1):
+                    base[i, 0], base[i, 1], base[i, 2] = p[i, 0], p[i, 1], p[i, 2]
+            else:
+                for i in range(n + 1):
+                    p[i, 0], p[i, 1], p[i, 2] = base[i, 0], base[i, 1], base[i, 2]
+                settle(parent, length, joint, limited, p, w)
+                mark_unmet(parent, pulls, targets, loops, tolerance, p, unmet)
+            scatter(parent, length, joint, limited, plane, p, w, random, unmet)
             note(trace, phases, out, RESTART, p)
+        if simple and n >= LONG and s[BEND] > 0.0:
+            # Slow when as many more cycles as these would not do: the miss shrinks by a share that hardly changes.
+            slow = slow + 1 if miss > 0.7 * previous else 0
+            previous = miss
+            if slow >= 3 and folds < 3:
+                x, y, z = targets[0, 0] - p[0, 0], targets[0, 1] - p[0, 1], targets[0, 2] - p[0, 2]
+                most, least = reach_of(parent, length, n)
+                spare = max(0.0, most - np.sqrt(x * x + y * y + z * z))
+                slow, folds = -4, folds + 1
+                # Enough to stop a miss on its way, and not to be pulled flat by it; never more than there is room for.
+                wanted = max(np.sqrt(3.0 / n), 2.0 * np.sqrt(miss / spare) if spare > 0.0 else 0.0)
+                crumple(length, min(wanted, np.sqrt(spare / most), 0.7), plane, p)
+                note(trace, phases, out, BENDING, p)
+            elif slow >= 3 and folds == 3 and out[RESTARTS] < most_restarts:
+                slow, folds = 0, 4
+                out[RESTARTS] += 1.0
+                lay_folded(length, targets[0], plane, p)
+                note(trace, phases, out, RESTART, p)
         if simple:
             chain_cycle(length, targets[0], p, w.back)
         else:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.fabrik import cycle as c
+
+Numbers = Sequence[float] | Num[np.ndarray, "d"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Arc:
 class Hinge:
     """A joint in space that turns about one axis, by an angle in [lower, upper] [rad] counted from the rest pose."""
 
-    axis: Sequence[float]
+    axis: Numbers
     """Direction of the axis at the rest pose, in base axes."""
     lower: float = -np.pi
     upper: float = np.pi
@@ -45,7 +47,7 @@ class Cone:
 class Sphere:
     """An obstacle; in the plane a disc."""
 
-    centre: Sequence[float]
+    centre: Numbers
     radius: float
 
 
@@ -53,8 +55,8 @@ class Sphere:
 class Box:
     """An obstacle; in the plane a rectangle. `rotation` is (3, 3), or an angle [rad] in the plane."""
 
-    centre: Sequence[float]
-    half_sizes: Sequence[float]
+    centre: Numbers
+    half_sizes: Numbers
     rotation: Any = None
 
 
@@ -101,7 +103,8 @@ class Skeleton:
                 "joints", f"has {len(joints)} entries; wanted {m}, one a point, the root's unused"
             )
         for i, joint in enumerate(joints):
-            _check_joint(joint, d, i)
+            if joint is not None:
+                _check_joint(joint, d, i)
         if not self.effectors or any(not 0 < e < m for e in self.effectors):
             raise InvalidArgumentError("effectors", f"must name points 1 to {m - 1}, at least one")
         if len(set(self.effectors)) < len(self.effectors):
@@ -239,7 +242,7 @@ class Skeleton:
 
         p = self.pad(points, "points")
         out = np.zeros(len(self.parent))
-        angles(self._parent, self._length, self._geometry, p, out)
+        angles(self._parent, self._length, self._joint if self.limited else self._lay_out_joints(), p, out)
         return out
 
     def pose(self, angles: Any) -> Float[np.ndarray, "m 2"]:
@@ -270,7 +273,6 @@ class Skeleton:
     _parent: Any = field(init=False, repr=False)
     _length: Any = field(init=False, repr=False)
     _u: Any = field(init=False, repr=False)
-    _geometry: Any = field(init=False, repr=False)
     _joint: Any = field(init=False, repr=False)
     _branch: Any = field(init=False, repr=False)
     _pulls: Any = field(init=False, repr=False)
@@ -289,44 +291,46 @@ class Skeleton:
         m, d = self.rest.shape
         rest = np.zeros((m, 3))
         rest[:, :d] = self.rest
-        u = np.zeros((m, 3))
-        u[0, 0] = 1.0
-        for i in range(1, m):
-            step = rest[i] - rest[self.parent[i]]
-            size = np.linalg.norm(step)
-            u[i] = step / size if size > 0 else u[self.parent[i]]
-            if along is not None:
-                u[i, :d] = along
+        u = rest - rest[self.parent]
+        u[0] = 1.0, 0.0, 0.0
+        size = np.linalg.norm(u, axis=1)
+        u /= np.where(size > 0, size, 1.0)[:, None]
+        for i in np.flatnonzero(size == 0):  # parents come first
+            u[i] = u[self.parent[i]]
+        if along is not None:
+            u[1:, :d] = along
+        pulls = np.array([[e, w] for e, w in zip(self.effectors, self.weights, strict=True)], dtype=np.float64)
+        total, count, parent = [0.0] * m, [0] * m, self.parent.tolist()
+        strengths = [*zip(self.effectors, self.weights, strict=True), *((i, 1.0) for x in self.loops for i in x[:2])]
+        for i, w in strengths:
+            total[i] += w
+            count[i] += 1
+        for i in range(m - 1, 0, -1):
+            total[parent[i]] += total[i]
+            count[parent[i]] += count[i]
+        put = object.__setattr__
+        put(self, "_parent", np.array(np.maximum(self.parent, 0)))
+        put(self, "_length", np.array(self.length))
+        put(self, "_u", u)
+        put(self, "_joint", self._lay_out_joints() if self.limited else np.empty((0, c.JOINT)))
+        put(self, "_branch", np.array(total) / np.maximum(count, 1))  # of a branch: the mean weight of what pulls on it
+        put(self, "_pulls", pulls)
+        put(self, "_loops", np.array(self.loops, dtype=np.float64).reshape(-1, 3))
+        put(self, "_start", rest)
+        free = not (self.limited or self.loops)
+        put(self, "_kind", (d, free, free and self.is_chain))
+
+    def _lay_out_joints(self) -> Float[np.ndarray, "m k"]:
+        m, u = len(self.parent), self._u
         geometry = np.zeros((m, c.JOINT))
         children = np.bincount(self.parent[1:], minlength=m)
         child = np.full(m, -1)
         child[self.parent[1:]] = np.arange(1, m)
         geometry[:, c.ONLY_CHILD] = np.where(children == 1, child, -1)
         for i in range(1, m):
-            _lay_out(geometry[i], self.joints[i], d, u[i], u[self.parent[i]] if self.parent[i] > 0 else u[i])
-        pulls = np.array([[e, w] for e, w in zip(self.effectors, self.weights, strict=True)], dtype=np.float64)
-        total, count = np.zeros(m), np.zeros(m)
-        for e, w in pulls:
-            total[int(e)] += w
-            count[int(e)] += 1
-        for i, j, _ in self.loops:
-            total[[i, j]] += 1.0
-            count[[i, j]] += 1
-        for i in range(m - 1, 0, -1):
-            total[self.parent[i]] += total[i]
-            count[self.parent[i]] += count[i]
-        put = object.__setattr__
-        put(self, "_parent", np.array(np.maximum(self.parent, 0)))
-        put(self, "_length", np.array(self.length))
-        put(self, "_u", u)
-        put(self, "_geometry", geometry)
-        put(self, "_joint", geometry if self.limited else np.empty((0, c.JOINT)))
-        put(self, "_branch", total / np.maximum(count, 1))  # of a branch: the mean weight of what pulls on it
-        put(self, "_pulls", pulls)
-        put(self, "_loops", np.array(self.loops, dtype=np.float64).reshape(-1, 3))
-        put(self, "_start", rest)
-        free = not (self.limited or self.loops)
-        put(self, "_kind", (d, free, free and self.is_chain))
+            k = self.parent[i] if self.parent[i] > 0 else i
+            _lay_out(geometry[i], self.joints[i], self.dimension, u[i], u[k])
+        return geometry
 
 
 def lay_out_obstacles(obstacles: Sequence[Sphere | Box], dimension: int, margin: float) -> Float[np.ndarray, "k 16"]:
@@ -375,10 +379,8 @@ def _points(points: Any, name: str) -> Float[np.ndarray, "m d"]:
     return np.ascontiguousarray(p)
 
 
-def _check_joint(joint: Joint, dimension: int, i: int) -> None:
+def _check_joint(joint: Any, dimension: int, i: int) -> None:
     name = f"joints[{i}]"
-    if joint is None:
-        return
     if isinstance(joint, Arc):
         if dimension != 2:
             raise InvalidArgumentError(name, "an Arc belongs to the plane; in space take a Hinge or a Cone")

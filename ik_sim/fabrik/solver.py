@@ -76,6 +76,11 @@ class Solution:
         return int(self._row[r.CYCLES])
 
     @property
+    def turns(self) -> int:
+        """Steps that turned all joints together, where passes had stalled."""
+        return int(self._row[r.TURNED])
+
+    @property
     def restarts(self) -> int:
         """Starts after the first."""
         return int(self._row[r.RESTARTS])
@@ -167,7 +172,7 @@ class Trace:
 
     solution: Solution
     passes: tuple[str, ...]
-    """What each row shows: start, backward, forward, bend, restart."""
+    """What each row shows: start, backward, forward, bend, restart, turn."""
     points: Float[np.ndarray, "k m d"]
     """Points after each. After a backward pass the root is where the pass left it."""
 
@@ -179,7 +184,7 @@ class Trace:
         return np.linalg.norm(ends, axis=2).max(axis=1)
 
 
-_PHASES = ("start", "backward", "forward", "bend", "restart")
+_PHASES = ("start", "backward", "forward", "bend", "restart", "turn")
 _NO_TRACE, _NO_PHASES = np.empty((0, 1, 3)), np.empty(0)
 
 
@@ -197,6 +202,8 @@ class Solver:
     """How far a chain in line with its target is bent before the first cycle [rad]; 0 leaves the deadlock as it is."""
     max_restarts: int = 16
     """Random starts after the first, for skeletons with limits, obstacles or loops, which can stall."""
+    turns: int = 40
+    """Where passes stall on joints with limits, so many steps that turn all joints together; 0: passes alone."""
     seed: int = 0
     """Of the random starts."""
     patience: int | None = None
@@ -207,7 +214,7 @@ class Solver:
         """Check the numbers."""
         if not 0 < self.tolerance < np.inf:
             raise InvalidArgumentError("tolerance", f"must be positive, not {self.tolerance}")
-        for name in ("max_cycles", "max_restarts", "seed"):
+        for name in ("max_cycles", "max_restarts", "turns", "seed"):
             if not 0 <= getattr(self, name) < 2**53:
                 raise InvalidArgumentError(name, f"must be zero or positive, not {getattr(self, name)}")
         if self.rotation_cap is not None and not 0 < self.rotation_cap <= np.pi:
@@ -358,7 +365,7 @@ class Solver:
                 patience, drop = float(self.patience), 0.99 if simple else drop
             known[key] = np.array(
                 [self.tolerance, self.max_cycles, cosine, np.sin(cap), self.bend, self.max_restarts, self.seed,
-                 patience, drop, dimension == 2, simple], dtype=np.float64,
+                 patience, drop, dimension == 2, simple, self.turns], dtype=np.float64,
             )  # fmt: skip
         return known[key]
 

@@ -284,7 +284,7 @@ class Design(Study):
         path = np.stack([0.45 + 0.3 * np.cos(t), 0.25 + 0.3 * np.sin(2 * t)], axis=1)
         limit = np.radians(self.limit_deg)
         arm = Skeleton.chain(lengths, limits=[(-np.pi, np.pi), (-limit, limit), (-limit, limit)])
-        solver, points, total = Solver(max_cycles=500, max_restarts=2), arm.pose([0.2, 0.5, 0.5]), 0
+        solver, points, total = Solver(max_cycles=500, max_restarts=2, turns=0), arm.pose([0.2, 0.5, 0.5]), 0
         for target in path:
             found = solver.solve(arm, target, points)
             total += found.cycles if found.converged else 500

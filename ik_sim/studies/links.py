@@ -41,7 +41,7 @@ class Links(Study):
     limit_deg: float = 150.0
     """Every joint stays within ± this."""
     max_cycles: int = 100
-    """Budget of a trial; there are no restarts, so that the first start is what is judged."""
+    """Budget of a trial; there are no restarts and no other help, so that the passes of the first start are judged."""
     tolerance: float = 1e-6
     """At which a trial has converged, in the unit of the lengths."""
 
@@ -69,7 +69,7 @@ class Links(Study):
         goal, start = rng.uniform(-limit, limit, (k, n)), rng.uniform(-limit, limit, (k, n))
         targets, starts = _points(lengths, goal)[:, -1], _points(lengths, start)
         arm = Skeleton.chain(np.ones(n), limits=np.full((n, 1), limit) * [-1.0, 1.0])
-        solver = Solver(tolerance=self.tolerance, max_cycles=self.max_cycles, max_restarts=0)
+        solver = Solver(tolerance=self.tolerance, max_cycles=self.max_cycles, max_restarts=0, turns=0)
         found = solver.solve_batch(arm, targets, starts, lengths=lengths)
         most = lengths.sum(axis=1)
         least = np.maximum(0.0, 2.0 * lengths.max(axis=1) - most)

@@ -11,7 +11,21 @@ import numpy as np
 from jaxtyping import Float
 
 from ik_sim.errors import InvalidArgumentError
-from ik_sim.studies.study import BLACK, BLUE, COLOURS, GREEN, ORANGE, RED, STYLE, Picture, Section, Study, number, write
+from ik_sim.studies.study import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    RED,
+    STYLE,
+    Picture,
+    Section,
+    Study,
+    number,
+    write,
+)
 
 FILMS = ("swing", "passes", "tree")
 
@@ -179,7 +193,7 @@ def _film(trace: Any, targets: Float[np.ndarray, "e 2"]) -> tuple[list[Any], Any
     parent = skeleton.parent
     low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
     low, high = np.minimum(low, targets.min(axis=0)) - 0.25, np.maximum(high, targets.max(axis=0)) + 0.25
-    names = {"start": BLACK, "backward": ORANGE, "forward": BLUE, "bend": GREEN, "restart": RED}
+    names = {"start": BLACK, "backward": ORANGE, "forward": BLUE, "bend": GREEN, "restart": RED, "turn": PURPLE}
     images = []
     for k, name in enumerate(trace.passes):
 
