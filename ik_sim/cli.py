@@ -34,6 +34,10 @@ COMMANDS = {
         "ik_sim.bench_env:BenchEnv",
         "Measure the Gymnasium environments: steps per second, beside other projects' where those are installed.",
     ),
+    "cluster": (
+        "ik_sim.benchmark.cluster:Cluster",
+        "Start a Dask scheduler and workers on this machine, for benchmarks.",
+    ),
     "study": (
         "ik_sim.studies.command:StudyCommand",
         "Run a study: rows that survive being killed, figures, and one page that explains them.",

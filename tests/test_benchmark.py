@@ -377,6 +377,24 @@ def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(tmp_path: Path) -> 
             process.wait()
 
 
+@pytest.mark.slow
+def test_the_cluster_command_gives_a_scheduler_whose_rows_are_those_of_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    starting = [sys.executable, "-m", "ik_sim", "cluster", "--workers", "2", "--port", "0"]
+    with subprocess.Popen(starting, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            words = process.stdout.readline().split()
+            assert words[:3] == ["ik-sim", "bench", "--scheduler"]
+            summary = run(plan(), tmp_path / "there", scheduler=words[3])
+            assert 1 <= summary["workers"] <= 2
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    run(plan(), tmp_path / "here")
+    assert untimed(tmp_path / "here") == untimed(tmp_path / "there")
+
+
 def test_nobody_at_the_scheduler_is_said_plainly(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     with pytest.raises(IkSimError, match="no Dask scheduler answers"):

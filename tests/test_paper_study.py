@@ -17,11 +17,13 @@ from ik_sim.studies.paper import (
     Q_SINGLE,
     Q_START,
     SIGN,
+    bend_of,
     chain_of,
     count_cycles,
     predicted,
     ranges,
     slsqp_curve,
+    start_angle,
     tracking_targets,
 )
 
@@ -40,6 +42,16 @@ def test_the_law_predicts_cycles_within_a_percent_near_the_stretch() -> None:
     for delta in (0.2, 0.114, 0.05):
         law = float(predicted(*LINKS["iiwa14"], np.array(delta)))
         assert law == pytest.approx(count_cycles(*LINKS["iiwa14"], delta), rel=0.012)
+
+
+@pytest.mark.parametrize(("point", "cycles"), [(75, 54), (78, 137), (80, 27_888), (81, 8227), (85, 1096), (90, 342)])
+def test_the_law_holds_from_starts_near_the_line_too(point: int, cycles: int) -> None:
+    # counted on the iiwa's tracking task; 8 % before the stretch, where the bend is above 0.2 and the law is a limit
+    T = tracking_targets("iiwa14")[point]
+    law = float(predicted(*LINKS["iiwa14"], bend_of("iiwa14", T), start=start_angle(T)))
+    assert law == pytest.approx(cycles, rel=0.01 if point >= 80 else 0.08)
+    far_off = float(predicted(*LINKS["iiwa14"], bend_of("iiwa14", T)))
+    assert point < 80 or far_off < 0.75 * cycles  # what a start well off the line would take
 
 
 def test_the_printed_single_cases_come_out() -> None:
@@ -103,5 +115,9 @@ def test_the_study_says_what_reproduced_with_its_own_numbers(tmp_path: Path) -> 
     page = (tmp_path / "report.html").read_text()
     assert "What reproduced and what did not" in page
     assert page.count("<figure>") >= 15
+    assert {row["holds"] for row in results["statements"]} <= {True, False}
+    if results["not reproduced"]:  # bad news first
+        assert page.index("What does not hold") < page.index("A single case")
+    assert page.count("data:image/png") >= 17  # eight snapshots of either arm, and the cloud of the law
     with pytest.raises(InvalidArgumentError):
         load_study("paper", queries=1)
