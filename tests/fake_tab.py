@@ -46,7 +46,9 @@ class FakeTab:
 
     def set(self, label: str, value: Any) -> None:
         """Type, slide, tick or choose."""
-        self.send("GuiUpdateMessage", uuid=self._id(label), updates={"value": value})
+        uuid = self.wait(lambda: self._id(label))
+        self.gui[uuid]["value"] = value
+        self.send("GuiUpdateMessage", uuid=uuid, updates={"value": value})
 
     def click(self, label: str) -> None:
         """Press a button."""
@@ -68,7 +70,10 @@ class FakeTab:
 
     def key(self, command: str) -> None:
         """Press the key of a command."""
-        self.send("CommandTriggerMessage", uuid=next(i for i, name in self.commands.items() if name == command))
+        self.send(
+            "CommandTriggerMessage",
+            uuid=self.wait(lambda: next(i for i, name in self.commands.items() if name == command)),
+        )
 
     def close(self) -> None:
         """Close the tab."""

@@ -29,6 +29,7 @@ _log = logging.getLogger("ik_sim")
 
 TICK = 1.0 / 30.0
 """How often a page's `tick` is called [s], when there is nothing else to do."""
+_CHOSEN = ("value", "position", "wxyz")
 COLOURS = {"ok": "#2f9e44", "busy": "#e8890c", "bad": "#e03131", "info": "#4c78a8"}
 """Of the status line: reached, solving, unreachable or failed, and anything else."""
 
@@ -137,6 +138,7 @@ class Lab:
         self._shown = ""
         self._home: dict[str, Any] = {}
         self._work = _Work()
+        self._page_number = 0
         self._closing = False
         given = start.get("state")
         self._work.put(lambda: self._build(dict(given) if isinstance(given, Mapping) else None), None)
@@ -158,10 +160,24 @@ class Lab:
         """
         name = getattr(register, "__name__", "")
         slot = key if key is not None else object() if name == "on_update" else None
+        page = self._page_number  # 0 for the frame around pages, which stays
 
         async def arrived(event: Any) -> None:
-            if getattr(event, "client_id", 0) is not None:
-                self._work.put(lambda: act(event), slot)
+            if getattr(event, "client_id", 0) is None:
+                return
+            control = getattr(event, "target", None)
+            # What was chosen counts, even if the page has set the control to something else by the time it gets there.
+            chosen = {key: getattr(control, key) for key in _CHOSEN if name == "on_update" and hasattr(control, key)}
+
+            def work() -> None:
+                if page and page != self._page_number:  # its page has gone
+                    return
+                for key, value in chosen.items():
+                    if not np.array_equal(getattr(control, key), value):
+                        setattr(control, key, value)
+                act(event)
+
+            self._work.put(work, slot)
 
         register(arrived)
 
@@ -285,7 +301,7 @@ class Lab:
         with gui.add_folder("Share, save, film", order=1e9, expand_by_default=False):
             reset = gui.add_button("Reset", hint="Back to the preset's start. Key: R")
             self.listen(reset.on_click, lambda _: self._reset())
-            link = gui.add_button("Link to this state", hint="Key: L")
+            link = gui.add_button("Link to this state", hint="Key: Y")
             self.listen(link.on_click, lambda _: self._link())
             self._link_text = gui.add_text("Link", "", visible=False)
             save = gui.add_button("Save as preset file")
@@ -302,7 +318,7 @@ class Lab:
             ("Reset", "R", None, self._reset),
             ("Next preset", "P", None, lambda: self._step_preset(1)),
             ("Previous preset", "P", "shift", lambda: self._step_preset(-1)),
-            ("Link to this state", "L", None, self._link),
+            ("Link to this state", "Y", None, self._link),
             ("Screenshot", "C", None, lambda: self._film(1)),
             ("Film", "F", None, lambda: self._film(40)),
             ("Light or dark", "T", None, lambda: self._darken(not self.dark)),
@@ -339,6 +355,7 @@ class Lab:
         self._presets.value = title
         self._lesson.content = cls.presets[title].lesson if title in cls.presets else ""
         self._home = state
+        self._page_number += 1
         with self.client.atomic():
             self.page = cls(self.client, self, dict(state))
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ik_sim.viewer.drawings import polyline
 from ik_sim.viewer.state import flag, numbers
-
-if TYPE_CHECKING:
-    from ik_sim.viewer.spatial_page import SpatialPage
 
 LONGEST = 1500
 """Points of a trace."""
@@ -33,7 +30,7 @@ def sines(
 class MotionPanel:
     """The tab Motion of the page for an arm in space."""
 
-    def __init__(self, page: SpatialPage, state: Mapping[str, Any]) -> None:
+    def __init__(self, page: Any, state: Mapping[str, Any]) -> None:
         self.page = page
         chain, gui, listen = page.robot.chain, page.client.gui, page.lab.listen
         zeros, n = [0.0] * chain.n, chain.n

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,9 +22,6 @@ from ik_sim.trajectory import line_poses
 from ik_sim.viewer.drawings import polyline
 from ik_sim.viewer.plots import Plot
 from ik_sim.viewer.state import flag, number, numbers
-
-if TYPE_CHECKING:
-    from ik_sim.viewer.spatial_page import SpatialPage
 
 STEPS = 40
 """Targets from one waypoint to the next."""
@@ -39,7 +36,7 @@ BLUE, RED, ORANGE, GREEN = (58, 120, 200), (224, 49, 49), (232, 137, 12), (47, 1
 class PathPanel:
     """The tab Path of the page for an arm in space."""
 
-    def __init__(self, page: SpatialPage, state: Mapping[str, Any]) -> None:
+    def __init__(self, page: Any, state: Mapping[str, Any]) -> None:
         self.page = page
         gui, listen = page.client.gui, page.lab.listen
         self._dark = page.lab.dark
@@ -315,7 +312,7 @@ def shares(lower: Any, upper: Any, q: Float[np.ndarray, "k n"]) -> Float[np.ndar
     return (q - middle) / np.where(half > 0.0, half, 1.0)
 
 
-def _waypoints(page: SpatialPage, state: Mapping[str, Any]) -> list[Any]:
+def _waypoints(page: Any, state: Mapping[str, Any]) -> list[Any]:
     """Waypoints from a state: twelve numbers of a pose and the joints, each; what is not that is left out."""
     chain, found = page.robot.chain, []
     given = state.get("waypoints")

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,6 +85,8 @@ class LabServer:
         self._links: dict[int, str] = {}
         self._lock = threading.Lock()
         self._gone: list[tuple[float, str, Any, dict[str, Any]]] = []  # when, link, camera, state
+        # A tab may go while its page is being drawn; what was on its way to it is nobody's loss.
+        warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
         with _silence():
             self.viser = _Viser(host=host, port=port, verbose=False)
         self.viser.gui.configure_theme(show_logo=False, show_share_button=False)
@@ -146,7 +149,8 @@ class LabServer:
     def _taken_up(self, client: viser.ClientHandle, link: str) -> dict[str, Any] | None:
         """The state of the tab that this one continues, None for a new one.
 
-        The same page after a broken connection has its camera where it was; a page loaded anew comes soon.
+        The same page after a broken connection has its camera where it was; a page loaded anew comes soon, and shows
+        again what its link says if it has one.
         """
         now = time.monotonic()
         with self._lock:
@@ -154,7 +158,7 @@ class LabServer:
             own = [entry for entry in self._gone if entry[1] == link]
             camera = _camera(client)
             same = [entry for entry in own if np.abs(entry[2] - camera).max() < 1e-6]
-            late = [entry for entry in own if now - entry[0] < RELOAD]
+            late = [entry for entry in own if now - entry[0] < RELOAD and not link]
             for entry in reversed(same or late):
                 self._gone.remove(entry)
                 return entry[3]

@@ -157,7 +157,10 @@ class SpatialPage:
             "Solver", list(SOLVERS), initial_value=self.solver_name, hint="Keys: N, shift+N"
         )
         listen(self._solvers.on_update, lambda _: self._change_solver(self._solvers.value, self._settings.value))
-        self._settings = gui.add_text("Settings", self.settings_text, hint="such as damping=0 max_iterations=20")
+        self._settings = gui.add_text(
+            "Settings", self.settings_text,
+            hint="such as damping=0 max_iterations=20; a new solver starts where the last one did, to be compared",
+        )  # fmt: skip
         listen(self._settings.on_update, lambda _: self._change_solver(self._solvers.value, self._settings.value))
         home = gui.add_button("Arm to its home posture", hint="Key: H")
         listen(home.on_click, lambda _: self.pose(self.robot.q_home))
@@ -304,9 +307,13 @@ class SpatialPage:
         self._show_target(gizmo)
         self.solve()
 
-    def solve(self) -> None:
-        """Solve for the target from where the arm is, and show everything about the answer."""
-        target, seed = self.target, self.seed.copy()
+    def solve(self, again: bool = False) -> None:
+        """Solve for the target from where the arm is, and show everything about the answer.
+
+        `again`: from where the last solve began, so that two solvers can be compared on one problem.
+        """
+        target, seed = self.target, (self._began if again else self.seed).copy()
+        self._began = seed
         work = (f"{self.solver_name} {self.settings_text}", self.kind)
         if work not in self._hot:
             self.lab.say(f"{self.solver_name} gets ready", "busy")
@@ -325,7 +332,7 @@ class SpatialPage:
 
     def pose(self, q: Any, note: str = "", target: bool = True) -> None:
         """Put the arm at q and the target where the tool then is."""
-        self.q = self.seed = self.robot.chain.clip(q)
+        self.q = self.seed = self._began = self.robot.chain.clip(q)
         if target:
             self.T = self.robot.chain.fk(self.q)
         self.solution = None
@@ -424,7 +431,7 @@ class SpatialPage:
         solver = self._solver(name, settings)
         self.solver, self.solver_name, self.settings_text = solver, name, settings
         self._solvers.value = name
-        self.solve()
+        self.solve(again=True)
         self.path.recompute()
 
     def _step_solver(self, step: int) -> None:
@@ -472,7 +479,8 @@ class SpatialPage:
             self._show_branches.value = True
             self._draw_branches()
         if self._others:
-            order = sorted([*self._others, self.q], key=tuple)
+            # In an order that doesn't depend on whole turns, so that going on visits them all.
+            order = sorted([*self._others, self.q], key=lambda q: tuple(np.round([*np.cos(q), *np.sin(q)], 3)))
             here = next(i for i, q in enumerate(order) if q is self.q)
             self._take(order[(here + 1) % len(order)])
 
@@ -486,7 +494,8 @@ class SpatialPage:
         psi = (psi + math.pi) % (2.0 * math.pi) - math.pi
         if self.kind != POSE:
             raise IkSimError("an arm angle belongs to a whole pose: choose the target “pose”")
-        there = all_solutions(self.robot.chain, Target.pose(self.T), self.q, arm_angle=psi, turns=False)
+        found = all_solutions(self.robot.chain, Target.pose(self.T), self.q, arm_angle=psi, turns=False)
+        there = [s for s in found if self._has_angle(s.q, psi)]  # a single legal posture is listed whatever its angle
         if not there:
             self._psi.value = round(math.degrees(psi), 1)
             self.lab.say(
@@ -500,7 +509,7 @@ class SpatialPage:
         nearest = min(
             there, key=lambda s: (drawings.branch_signs(self.robot.chain, s.q) != own, np.abs(s.q - self.q).max())
         )
-        self.q = self.seed = np.array(nearest.q)
+        self.q = self.seed = self._began = np.array(nearest.q)
         self.solution = nearest
         self.seconds, self._asked = 0.0, None
         self.lab.say(
@@ -513,6 +522,10 @@ class SpatialPage:
             },
         )  # fmt: skip
         self._show_arm()
+
+    def _has_angle(self, q: Float[np.ndarray, "n"], psi: float) -> bool:
+        gap = drawings.elbow_circle(self.robot.chain, q).angle - psi
+        return abs(gap - 2.0 * math.pi * round(gap / (2.0 * math.pi))) < 1e-4
 
     def _draw_circle(self) -> None:
         for handle in self._circle:
