@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "cluster": (
         "ik_sim.benchmark.cluster:Cluster",
-        "Start a Dask scheduler and workers on this machine, for benchmarks.",
+        "Start a Dask scheduler and workers on this machine, until Ctrl-C.",
     ),
     "study": (
         "ik_sim.studies.command:StudyCommand",
