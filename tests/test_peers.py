@@ -207,7 +207,7 @@ def test_a_missing_peer_is_skipped_with_the_command_that_brings_it(
         summary = run(plan, tmp_path / "b", say=said.append)
     except IkSimError:
         pytest.fail("a missing peer must not end the benchmark")
-    assert "install-peers" in summary["skipped"]["eaik"]
+    assert "`ik-sim bench --install-peers --solver eaik`" in summary["skipped"]["eaik"]
     assert any("eaik" in line for line in said)
     with pytest.raises(UnknownNameError, match="default"):
         run(Plan(robots=("planar2",), solvers=("eaik:fast",), count=5), tmp_path / "c")

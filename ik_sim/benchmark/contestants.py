@@ -154,7 +154,7 @@ def available(spec: str) -> str:
     name = spec.partition(":")[0]
     if name in PEERS and find_python(name) is None:
         packages = " ".join(peer_class(name).requirements)  # type: ignore[attr-defined]
-        return f"not installed; `ik-sim bench --install-peers {name}` gets {packages}"
+        return f"not installed; `ik-sim bench --install-peers --solver {name}` gets {packages}"
     if name == "pybullet" and importlib.util.find_spec("pybullet") is None:
         return "not installed; pip install pybullet"
     return ""
