@@ -213,6 +213,17 @@ def test_a_missing_peer_is_skipped_with_the_command_that_brings_it(
         run(Plan(robots=("planar2",), solvers=("eaik:fast",), count=5), tmp_path / "c")
 
 
+def test_only_peers_are_installed_and_those_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ik_sim.benchmark.command import Bench
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr("ik_sim.peers.host.install", lambda names, say: asked.append(names) or ["ikpy: no wheel"])
+    assert Bench(solver=("eaik:default", "ikpy"), install_peers=True, quiet=True).run() == 1  # one could not be had
+    assert asked == [["eaik", "ikpy"]]
+    with pytest.raises(UnknownNameError, match="peer"):
+        Bench(solver=("closed_form",), install_peers=True, quiet=True).run()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("IK_SIM_TEST_ALL" not in os.environ, reason="downloads a package; scripts/test --all runs it")
 def test_a_peer_installs_into_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from ik_sim.errors import FileFormatError, InvalidArgumentError
+from ik_sim.errors import FileFormatError, InvalidArgumentError, UnknownNameError
 
 PASS, REGRESSED, INCOMPLETE = 0, 1, 1
 
@@ -97,7 +97,11 @@ class Bench:
         if self.install_peers:
             from ik_sim.peers.host import install
 
-            failures = install([s for s in self.solver if s in PEERS] or list(PEERS), say)
+            wanted = dict.fromkeys(spec.partition(":")[0] for spec in self.solver) or dict.fromkeys(PEERS)
+            for name in wanted:
+                if name not in PEERS:
+                    raise UnknownNameError("peer", name, PEERS)
+            failures = install(list(wanted), say)
             for failure in failures:
                 say(failure)
             say(f"{'the rest is' if failures else 'all are'} ready; `ik-sim bench --list` shows who can take part")
