@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 import time
@@ -106,7 +107,7 @@ class FakeTab:
         found = re.search(r'<div id="lab-status"(.*?)>(.*?)</div>', self.text, re.S)
         if not found:
             return {}
-        return {**dict(re.findall(r'data-([\w-]+)="(.*?)"', found[1])), "text": found[2]}
+        return {**dict(re.findall(r'data-([\w-]+)="(.*?)"', found[1])), "text": html.unescape(found[2])}
 
     def wait(self, what: Callable[[], Any], timeout: float = 30.0) -> Any:
         """Wait until `what()` is true, and return it.

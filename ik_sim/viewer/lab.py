@@ -215,13 +215,18 @@ class Lab:
         self._drop_page()
         try:
             self._enter(page, wanted)
-        except Exception:
+        except Exception as error:
             self._drop_page()
             if before is not None:
                 self._enter(*before)
             elif not home:
                 self._enter(page, dict(self._first(cls)))
-            raise
+            reason = error
+
+            def tell() -> None:  # after what the page does first, which would overwrite it
+                raise reason
+
+            self.do(tell)
 
     def state(self) -> dict[str, Any]:
         """The whole tab as plain data."""

@@ -42,15 +42,15 @@ NUDGE, TURN = 0.01, math.radians(2.0)
 
 
 @lru_cache(maxsize=16)
-def _robot(name: str, changed: int) -> Robot:
+def _robot(name: str, base_link: str, tool_link: str, changed: int) -> Robot:
     """A robot, read once for each state of its file, so that its meshes are too."""
-    return load_robot(name)
+    return load_robot(name, base_link=base_link or None, tool_link=tool_link or None)
 
 
-def robot_of(name: str) -> Robot:
-    """A robot by name or path, read anew when its file has changed."""
-    robot = load_robot(name)
-    return _robot(name, robot.urdf_path.stat().st_mtime_ns)
+def robot_of(name: str, base_link: str = "", tool_link: str = "") -> Robot:
+    """A robot by name or path, read anew when its file has changed; empty links are the robot's own."""
+    robot = load_robot(name, base_link=base_link or None, tool_link=tool_link or None)
+    return _robot(name, base_link, tool_link, robot.urdf_path.stat().st_mtime_ns)
 
 
 class SpatialPage:
@@ -64,7 +64,9 @@ class SpatialPage:
         if not isinstance(name, str) or not (name in robot_names() or lab.may_read(name)):
             raise InvalidArgumentError("robot", f"{name!r} can't be opened from this page; known: {robot_names()}")
         self.robot_name = name
-        self.robot = robot_of(name)
+        links = [value if isinstance(value := state.get(key), str) else "" for key in ("base_link", "tool_link")]
+        self.base_link, self.tool_link = links
+        self.robot = robot_of(name, *links)
         chain = self.robot.chain
         self.q = self.seed = chain.clip(numbers(state, "q", self.robot.q_home, chain.n))
         self.kind = KIND_NAMES.index(choice(state, "kind", KIND_NAMES, "pose"))
@@ -129,6 +131,7 @@ class SpatialPage:
         place = drawings.look_from(middle, distance)
         right = np.cross(middle - place, (0.0, 0.0, 1.0))
         aside = (0.19 if wide else 0.0) * distance * right / np.linalg.norm(right)
+        aside[2] += 1e-5 * (1 + self.client.client_id % 1000)  # a tab is known again by its camera: no two alike
         with self.client.atomic():
             camera.up_direction = (0.0, 0.0, 1.0)
             camera.fov = math.radians(45.0)
@@ -174,8 +177,10 @@ class SpatialPage:
         )
         with gui.add_folder("Another arm", expand_by_default=False, visible=self.lab.any_file):
             self._file = gui.add_text("URDF file", "", hint="Path of a URDF on this machine")
+            self._base = gui.add_text("Base link", "", hint="Where the chain starts; the file's root when empty")
+            self._tool = gui.add_text("Tool link", "", hint="Where it ends; may be empty where the file has one tip")
             button = gui.add_button("Open this URDF")
-            listen(button.on_click, lambda _: self._change_robot(self._file.value.strip()))
+            listen(button.on_click, lambda _: self._open_file())
 
     def _branch_controls(self, state: Mapping[str, Any]) -> None:
         gui, listen = self.client.gui, self.lab.listen
@@ -267,6 +272,8 @@ class SpatialPage:
         """Plain data, from which the page can be built again."""
         return {
             "robot": self.robot_name,
+            "base_link": self.base_link,
+            "tool_link": self.tool_link,
             "kind": KIND_NAMES[self.kind],
             "T": [float(x) for x in self.T[:3].ravel()],
             "q": [float(x) for x in self.q],
@@ -414,12 +421,16 @@ class SpatialPage:
         self._kinds.value = list(KINDS.values())[(self.kind + 1) % len(KINDS)]
         self._changed_kind(None)
 
-    def _change_robot(self, name: str) -> None:
-        if not name:
+    def _open_file(self) -> None:
+        if not self._file.value.strip():
             raise InvalidArgumentError("URDF file", "type the path of a URDF on this machine")
+        self._change_robot(self._file.value.strip(), self._base.value.strip(), self._tool.value.strip())
+
+    def _change_robot(self, name: str, base_link: str = "", tool_link: str = "") -> None:
         state = self.state()
         kept = {key: state[key] for key in ("solver", "kind", "branches", "ellipsoid", "cloud")}
-        self.lab.open("spatial", {"robot": name, **kept})
+        links = {"base_link": base_link, "tool_link": tool_link}
+        self.lab.open("spatial", {"robot": name, **{k: v for k, v in links.items() if v}, **kept})
 
     def _solver(self, name: str, settings: str) -> Any:
         given = dict(parse_override(word) for word in settings.split())

@@ -58,7 +58,7 @@ PRESETS = {
     ),
     "FABRIK crawls when stretched": Preset(
         "Almost at full stretch FABRIK needs over a thousand cycles: near a straight arm each cycle gains little. "
-        "Pull the target in by 4 mm: a sixth of them. The solver closed_form needs none.",
+        "Pull the target in by 4 mm: a fifth of them. The solver closed_form needs none.",
         {
             "robot": "iiwa14", "T": _pose((0.772, 0.0, 0.89), (0.0, 76.0, 0.0)), "solver": "fabrik",
             "settings": "restarts=0", "circle": False,
