@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import time
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +161,24 @@ def test_a_thousand_points_are_few_bodies():
         assert len(s._trace) <= 96
         before = s.picture(0.0)
         assert (s.picture(1.0) != before).any()
+
+
+def test_the_trace_costs_a_small_share_of_a_picture():
+    times = np.linspace(0.0, 1.0, 1000)
+    q = UR5.q_home + np.sin(6.0 * times)[:, None] * 0.1
+    path = UR5.chain.fk_batch(q)[:, :3, 3]
+    with Studio(UR5, times, q, None, path, size=(160, 120), renderer="tiny") as s:
+
+        def cost(trace: bool) -> float:
+            s.stage.show(trace=trace, target=trace)
+            began = time.process_time()
+            for when in (0.2, 0.5, 0.8):
+                s.picture(when)
+            return time.process_time() - began
+
+        pairs = [(cost(False), cost(True)) for _ in range(5)]
+    without, with_trace = (min(column) for column in zip(*pairs, strict=True))
+    assert with_trace < 1.3 * without
 
 
 @pytest.mark.parametrize("part", stage.PARTS)

@@ -224,6 +224,18 @@ def test_axes_have_units_and_the_tolerance_is_drawn(log):
         assert word in drawings["path"]
 
 
+@pytest.mark.parametrize("name", ["ur5_line", "iiwa14_circle", "planar2_circle"])
+def test_wanted_solved_and_driven_path_are_in_one_picture_with_the_tolerance(name):
+    task = load_task(name, {"path.duration": 1.0, "settle": 0.2, "hold": 0.2, "control.position_gain": 0.2})
+    drawings = plots.figures(record(task), task)
+    for word in ("target", "solved", "measured", "x [m]", "y [m]", "z [m]", "start"):
+        assert f">{word}</text>" in drawings["path"]
+    for word in ("target", "measured", "x [m]", "y [m]", "z [m]"):
+        assert f">{word}</text>" in drawings["path_3d"]
+    assert 'class="good"' in drawings["position_error"]  # the band that the tolerance leaves
+    assert "controller lag" in drawings["position_error"]
+
+
 def test_a_line_goes_where_its_numbers_are():
     chart = Chart("t", "x", "y", x_range=(0.0, 10.0), y_range=(0.0, 1.0))
     chart.line([0.0, 10.0], [0.0, 1.0], "c0")

@@ -390,6 +390,62 @@ def test_the_error_figures_of_a_known_history():
         error_figures([])
 
 
+def test_the_error_figures_of_a_recorded_path_are_the_known_ones():
+    rows = np.genfromtxt(Path(__file__).parent / "data" / "tracking_known.csv", delimiter=",", names=True)
+    wanted, driven = (np.stack([rows[f"{who}_{axis}_m"] for axis in "xyz"], axis=1) for who in ("ref", "act"))
+    figures = error_figures(np.linalg.norm(driven - wanted, axis=1), 0.002)
+    assert figures.rms == pytest.approx(0.00174020529447, abs=1e-9)
+    assert figures.max == pytest.approx(0.0026999302395, abs=1e-9)
+    assert figures.final == pytest.approx(0.00113029127747, abs=1e-9)
+    assert figures.share_in_tolerance == pytest.approx(0.62, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name", ["fabrik", "combined", "jacobian_transpose", "damped_least_squares", "closed_form", "slsqp"]
+)
+def test_every_solvers_log_holds_its_budget_and_what_it_used(name):
+    """Success that is bought with more attempts shows: times, iterations and restarts stand beside equal budgets."""
+    overrides: dict = {"solver.name": name, "path.duration": 1.0, "settle": 0.0, "hold": 0.0, "seed": 7}
+    if name != "closed_form":
+        overrides |= {"solver.max_iterations": 100, "solver.restarts": 1}
+    task = load_task("ur5_line", overrides)
+    log = record(task)
+    facts = log.provenance
+    assert facts["seed"] == 7
+    assert "position=" in facts["solver"]
+    assert "rotation=" in facts["solver"]
+    if name != "closed_form":
+        assert "max_iterations=100" in facts["solver"]
+        assert "restarts=1" in facts["solver"]
+        assert (log.iterations[log.of_phase(MOVING)] > 0).all()
+    if name != "fabrik":  # whose budget is one of each two-link target, of which a pose has several
+        assert log.iterations.max() <= 200  # with one restart
+    assert log.restarts.max() <= 1
+    assert (log.solve_time > 0.0).all()
+    times = summary(log)["solve_time_ms"]
+    assert times["n"] == 20
+    assert 0.0 < times["median"] <= times["p95"] <= times["max"]
+    assert times["first_call"] > 0.0
+    # One judge: the residual columns are forward kinematics against the target, whoever solved.
+    residual = pose_errors(task.load_robot().chain.fk_batch(log.q_command), log.targets)
+    np.testing.assert_array_equal(log.residual_position, residual[0])
+    np.testing.assert_array_equal(log.residual_rotation, residual[1])
+    stop = task.load_solver().stop
+    ok = (residual[0] <= stop.position) & (residual[1] <= stop.rotation)
+    np.testing.assert_array_equal(ok, log.converged)
+
+
+@pytest.mark.parametrize(("gain", "low", "high"), [(0.1, 5e-3, 2e-2), (1.0, 0.0, 1e-9)])
+def test_the_servos_error_has_its_own_figures_apart_from_the_solvers(gain, low, high):
+    log = record(load_task("ur5_line", {"path.duration": 2.0, "control.position_gain": gain}))
+    figures = summary(log)
+    servo, residual = figures["servo_position_m"]["moving"], figures["residual_position_m"]["moving"]
+    assert set(servo) == {"max", "rms", "final"}
+    assert low <= servo["max"] <= high
+    assert servo["final"] <= servo["rms"] <= servo["max"]
+    assert residual["max"] <= 1e-6  # whatever the servo does
+
+
 def test_a_point_target_judges_no_rotation():
     log = record(load_task("planar2_circle"))
     assert log.residual_rotation.max() == 0.0

@@ -23,7 +23,6 @@ from ik_sim.errors import DisplayError
 from ik_sim.robots import load_robot
 from ik_sim.simulation import Simulation
 
-pytestmark = pytest.mark.display
 PATIENCE = 90.0
 """Seconds until something that should happen counts as not happening: machines that draw by themselves are slow."""
 WATCH = """
@@ -163,6 +162,7 @@ def near(picture: np.ndarray, colour: tuple[int, int, int], off: int = 40) -> in
     return int((np.abs(picture - colour).max(axis=-1) < off).sum())
 
 
+@pytest.mark.display
 def test_a_run_is_shown_paused_run_again_and_ended(display):
     with watched(display, seconds=12.0) as run:
         run.until("4.000")
@@ -179,6 +179,7 @@ def test_a_run_is_shown_paused_run_again_and_ended(display):
         assert run.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.display
 def test_a_moved_gain_starts_the_run_anew_with_that_gain(display):
     with watched(display) as run:
         run.until("0.200")
@@ -195,6 +196,7 @@ def test_a_moved_gain_starts_the_run_anew_with_that_gain(display):
         assert 0.6 < gain <= 1.0
 
 
+@pytest.mark.display
 def test_the_command_shows_the_run_and_judges_it(display, tmp_path):
     root = str(Path(__file__).parents[1])
     program = f"import sys; sys.path.insert(0, {root!r}); from ik_sim.cli import main; sys.exit(main())"
@@ -221,6 +223,7 @@ def test_the_command_shows_the_run_and_judges_it(display, tmp_path):
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.display
 def test_a_second_window_in_a_process_is_refused_also_after_the_first(display):
     program = """
 import sys
