@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -93,6 +94,30 @@ def test_every_sample_but_its_clock_repeats_bit_for_bit_here_and_in_another_proc
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent), name]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == fingerprint(logs[name])
+
+
+def test_one_worker_and_two_give_the_same_bits(logs):
+    program = (
+        "import sys, joblib; sys.path.insert(0, sys.argv[1])\n"
+        "import test_tracking as t\n"
+        "names = ['paper_ur5', 'ur5_random', 'paper_ur5']\n"
+        "print(*joblib.Parallel(n_jobs=int(sys.argv[2]))(joblib.delayed(t.fingerprint_of)(name) for name in names))"
+    )
+    folder = str(Path(__file__).parent)
+    path = os.pathsep.join([folder, str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    found = []
+    for workers in "12":
+        command = [sys.executable, "-c", program, folder, workers]
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.append(done.stdout.split())
+    assert found[0] == found[1]
+    assert found[0][0] == found[0][2] == fingerprint(logs["paper_ur5"])
+    assert found[0][1] != found[0][0]
+
+
+def fingerprint_of(name: str) -> str:
+    return fingerprint(record(load_task(name)))
 
 
 # --- samples and columns ---
