@@ -5,9 +5,11 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +20,14 @@ from ik_sim.errors import FileFormatError, IkSimError
 from ik_sim.plots import Chart, svg
 from ik_sim.tasks import load_task
 from ik_sim.tracking import TrackingLog, check, metrics, record
+from ik_sim.video import VideoSettings, make_video
 
 TASK = load_task("planar3_line")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER_ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +197,57 @@ def test_the_page_stands_alone_and_says_the_verdict_first(tmp_path, log, broken)
     assert "controller lag" in page
     assert "Mostly controller lag: up to" in page
     assert {"path_3d.svg", "path_3d.png", "joints.svg", "joints.png"} < set(os.listdir(tmp_path / "bad" / "plots"))
+
+
+CONTRAST = """element => {
+    const lightness = text => {
+        const part = text.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255).map(
+            v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
+    };
+    const style = getComputedStyle(element);
+    const ink = lightness(element.tagName === "text" ? style.fill : style.color);
+    const ground = lightness(getComputedStyle(document.body).backgroundColor);
+    return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+}"""
+PLAY = """async () => {
+    const film = document.querySelector("video");
+    await film.play();
+    await new Promise(done => { film.ontimeupdate = () => film.currentTime > 0 && done(); });
+    return [film.readyState, film.duration, film.videoWidth, film.videoHeight, film.error === null];
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_browser_shows_the_page_in_both_colour_schemes_and_plays_its_film(tmp_path, broken):
+    from playwright.sync_api import sync_playwright
+
+    log, task = broken
+
+    def film(log: TrackingLog, folder: Path) -> Path:
+        settings = VideoSettings(size=(128, 96), fps=10.0, renderer="tiny", smooth=1)
+        return make_video([log], folder / "video.mp4", settings).path
+
+    report.write_run(tmp_path / "run", log, task, make_video=film)
+    chromium = next(found for found in map(shutil.which, BROWSERS) if found)
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_ARGUMENTS)
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto((tmp_path / "run" / "report.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390  # also on a telephone
+            for kind in ("h1", "p.soft", ".verdict", "b.broken", "td", "svg text"):
+                assert page.locator(kind).first.evaluate(CONTRAST) > 4.5, (scheme, kind)
+        ready, duration, width, height, sound = page.evaluate(PLAY)
+        assert ready >= 2
+        assert duration == pytest.approx(log.time[-1], abs=0.15)
+        assert (width, height, sound) == (128, 96, True)
+        assert page.pdf(format="A4")[:5] == b"%PDF-"
+        browser.close()
+    assert {url.split(":")[0] for url in asked} <= {"file", "data"}  # nothing from a network
 
 
 def test_words_from_a_task_can_not_become_markup(log):
