@@ -23,6 +23,8 @@ LIMIT_SLACK = 1e-9
 """How far beyond a limit a joint may stand and count as on it [rad or m]: rounding of whole turns."""
 JUDGING = 2e-4
 """What judging an answer and writing its row take besides the solve, roughly [s]; a task's size needs no more."""
+FEWEST = 100
+"""Targets in a task at the least, however slow somebody is: in fewer, every turn would be measured with cold caches."""
 
 _robots: dict[str, Robot] = {}
 _contestants: dict[tuple[Any, ...], Contestant] = {}
@@ -164,4 +166,4 @@ def pilot(plan: Plan, say: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, s
             facts[f"{spec} on {robot}"] = {**contestant.facts, "first_call_ms": contestant.first_call_ms}
             taking.append(spec)
         entries[robot], most, widest = tuple(taking), max(most, total), max(widest, len(taking))
-    return entries, skipped, int(np.clip(0.5 / (most + JUDGING * widest), 10, 500)), facts
+    return entries, skipped, int(np.clip(0.5 / (most + JUDGING * widest), FEWEST, 500)), facts

@@ -9,8 +9,23 @@ import numpy as np
 from ik_sim.peers.peer import Answer, Arm, Peer, nearest_legal
 
 
+class Pose:
+    """All that `inverse` asks of a pose. SciPy's RigidTransform takes ten times as long to make as the solve."""
+
+    def __init__(self, T: Any) -> None:
+        """A 4 × 4 matrix."""
+        self.T = T
+
+    def as_matrix(self) -> Any:
+        """As it is."""
+        return self.T
+
+
 class PyIkgeo(Peer):
-    """Branches in the order of the seed; the limits are checked here, as its user would have to."""
+    """Branches in the order of the seed; the limits are checked here, as its user would have to; poses without SciPy.
+
+    "default" makes SciPy's RigidTransform, as its documentation does, and takes the first branch.
+    """
 
     package, requirements, environment = "py_ikgeo_kinematics", ("py-ikgeo-kinematics",), "compiled"
     licence = "MIT"
@@ -25,7 +40,7 @@ class PyIkgeo(Peer):
         self.choose = choose
         H, P, self.R_tool = arm.screws()
         self.R_back = self.R_tool.T.copy()
-        self.pose = RigidTransform.from_matrix
+        self.pose = Pose if choose else RigidTransform.from_matrix
         self.robot = Robot(KinematicModel(H.T.copy(), P.T.copy()), degrees=False)
 
     @classmethod
