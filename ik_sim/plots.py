@@ -21,7 +21,7 @@ from ik_sim.verdict import CAUSES, NOTABLE, split
 STYLE = """
 .chart { color: #1b1f24; --c0: #0072b2; --c1: #d98200; --c2: #00875f; --c3: #c8430a; --c4: #a8467f; --c5: #2f9bd8;
   --c6: #7a6a00; font: 11px system-ui, sans-serif; }
-@media (prefers-color-scheme: dark) { .chart { color: #e8ebee; --c0: #4aa8e8; --c1: #f0ab3c; --c2: #35c79a;
+@media screen and (prefers-color-scheme: dark) { .chart { color: #e8ebee; --c0: #4aa8e8; --c1: #f0ab3c; --c2: #35c79a;
   --c3: #ff8550; --c4: #e79ac4; --c5: #9cd6ff; --c6: #d8c748; } }
 .chart text { fill: currentColor; } .chart .title { font-weight: 600; font-size: 12px; }
 .chart .grid { stroke: currentColor; stroke-opacity: .13; fill: none; }
@@ -231,7 +231,9 @@ def svg(charts: Sequence[Chart], width: int = 760, height: int = 330) -> str:
 
 def svg_file(drawing: str) -> str:
     """A drawing that stands alone: with its style sheet, on white or dark ground as the reader has it."""
-    ground = "svg { background: #ffffff; } @media (prefers-color-scheme: dark) { svg { background: #14181d; } }"
+    ground = (
+        "svg { background: #ffffff; } @media screen and (prefers-color-scheme: dark) { svg { background: #14181d; } }"
+    )
     head, body = drawing.split(">", 1)
     return f"{head}><style>{STYLE}{ground}</style>{body}\n"
 

@@ -211,7 +211,7 @@ _PAGE = """<!DOCTYPE html>
 <style>
 :root {{ color-scheme: light dark; --ground: #ffffff; --ink: #1b1f24; --soft: #5c6670; --line: #d5dae0; --pass: #00694d;
   --fail: #b03a00; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ground: #14181d; --ink: #e8ebee; --soft: #a0aab4; --line: #363d45;
+@media screen and (prefers-color-scheme: dark) {{ :root {{ --ground: #14181d; --ink: #e8ebee; --soft: #a0aab4; --line: #363d45;
   --pass: #3ecf9f; --fail: #ff8a4c; }} }}
 body {{ background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 60rem;
   margin: 2rem auto; padding: 0 1rem; }}
@@ -228,7 +228,8 @@ figure svg {{ width: 100%; height: auto; display: block; }}
 video, .film {{ width: 100%; border-radius: 6px; display: block; }}
 pre {{ overflow-x: auto; font-size: 12px; border: 1px solid var(--line); padding: .6rem; border-radius: 6px; }}
 {style}
-@media print {{ body {{ max-width: none; margin: 0; }} figure, table {{ break-inside: avoid; }} }}
+@media print {{ body {{ max-width: none; margin: 0; font-size: 11px; }} h2 {{ break-after: avoid; }}
+  figure, table, video, .film {{ break-inside: avoid; }} video, .film {{ max-width: 60%; }} }}
 </style>
 </head>
 <body>

@@ -245,6 +245,9 @@ def test_a_browser_shows_the_page_in_both_colour_schemes_and_plays_its_film(tmp_
         assert ready >= 2
         assert duration == pytest.approx(log.time[-1], abs=0.15)
         assert (width, height, sound) == (128, 96, True)
+        page.emulate_media(media="print")  # on white paper, also for people who read on dark ground
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert page.locator("svg text").first.evaluate(CONTRAST) > 4.5
         assert page.pdf(format="A4")[:5] == b"%PDF-"
         browser.close()
     assert {url.split(":")[0] for url in asked} <= {"file", "data"}  # nothing from a network
