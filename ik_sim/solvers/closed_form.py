@@ -502,26 +502,56 @@ def srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, q):
 
 
 @kernel
-def srs_flip(theta, branch, flipped):
-    """The same link directions with other signs of θ_2, θ_4, θ_6 (bits 1, 2, 4 of `branch`)."""
+def _both_ways(c, theta, seed, options):
+    """What each joint does as it is and flipped, as other signs of θ_2, θ_4, θ_6 with the same link directions ask for.
+
+    Writes to options: value, violation [rad] and squared distance to the seed, for 7 joints × 2. The eight branches are
+    made of just these (see `_branch`), so they cost little more than two.
+    """
+    signs = int(c[PARAMETERS]) + 26
+    lower, upper = int(c[LOWER]), int(c[UPPER])
     for i in range(7):
-        flipped[i] = theta[i]
-    for bit in range(3):
-        if branch >> bit & 1:
-            middle = 2 * bit + 1
-            flipped[middle - 1] += np.pi
-            flipped[middle] = -flipped[middle]
-            flipped[middle + 1] += np.pi
+        for flipped in range(2):
+            angle = theta[i]
+            if flipped == 1:
+                angle = -angle if i % 2 == 1 else angle + np.pi
+            value = c[signs + i] * (angle - c[signs + 7 + i])
+            value, beyond = r.nearest_turn(value, seed[i], c[lower + i], c[upper + i])
+            k = 3 * (2 * i + flipped)
+            options[k], options[k + 1], options[k + 2] = value, beyond, (value - seed[i]) * (value - seed[i])
 
 
 @kernel
-def _flipped_joints(c, D, g, cp, sp, branch, pairs, theta, seed, free, d, flipped, q):
-    """Joints of one sign branch from the angles of branch 0; free pairs depend on the signs and are worked out anew."""
+def _branch(options, branch, q):
+    """Joints of a sign branch (bits 1, 2, 4: θ_2, θ_4, θ_6) put together from `_both_ways`; returns as `to_joints`."""
+    b2, b4, b6 = branch & 1, branch >> 1 & 1, branch >> 2 & 1
+    worst, where, distance = 0.0, 0, 0.0
+    for i in range(7):
+        if i < 2:
+            flipped = b2
+        elif i == 2:
+            flipped = b2 ^ b4
+        elif i == 3:
+            flipped = b4
+        elif i == 4:
+            flipped = b4 ^ b6
+        else:
+            flipped = b6
+        k = 3 * (2 * i + flipped)
+        q[i] = options[k]
+        distance += options[k + 2]
+        if options[k + 1] > worst:
+            worst, where = options[k + 1], i
+    return worst, where, distance
+
+
+@kernel
+def _branch_joints(c, D, g, cp, sp, branch, pairs, options, seed, free, d, theta, q):
+    """Joints of one sign branch at an arm angle; free pairs depend on the signs and are worked out anew."""
     if pairs:
         s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
-        return srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, flipped, q)
-    srs_flip(theta, branch, flipped)
-    return to_joints(c, flipped, seed, q, 2)
+        return srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, d, theta, q)
+    return _branch(options, branch, q)
 
 
 @kernel
@@ -623,7 +653,7 @@ def srs_roots(c, D, g, roots):
 
 
 MAX_ROOTS = 40
-ROOM = MAX_ROOTS + 44
+ROOM = MAX_ROOTS + 30 + 2 * 42
 
 
 @kernel
@@ -635,7 +665,7 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
     """
     roots, d = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6]
     theta, trial = room[MAX_ROOTS + 16 : MAX_ROOTS + 23], room[MAX_ROOTS + 23 : MAX_ROOTS + 30]
-    at_middle, at_wanted = room[MAX_ROOTS + 30 : MAX_ROOTS + 37], room[MAX_ROOTS + 37 : MAX_ROOTS + 44]
+    at_middle, at_wanted = room[MAX_ROOTS + 30 : MAX_ROOTS + 72], room[MAX_ROOTS + 72 : MAX_ROOTS + 114]
     count = srs_roots(c, D, g, roots)
     least, blocked, best = np.inf, 0, np.inf
     # Gaps between roots, outwards from psi. Without roots the circle is one gap.
@@ -687,10 +717,11 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
         cm, sm = np.cos(middle), np.sin(middle)
         cw, sw = np.cos(wanted), np.sin(wanted)
         srs_directions(g, cm, sm, d)
-        pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, at_middle)
+        pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, theta)
+        _both_ways(c, theta, seed, at_middle)
         wanted_known, wanted_pairs = False, 0
         for branch in range(8):
-            beyond, where, _ = _flipped_joints(c, D, g, cm, sm, branch, pairs, at_middle, seed, free, d, theta, trial)
+            beyond, where, _ = _branch_joints(c, D, g, cm, sm, branch, pairs, at_middle, seed, free, d, theta, trial)
             if beyond > LIMIT_SLACK:
                 if beyond < least:
                     least, blocked = beyond, where
@@ -699,9 +730,10 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
                 continue
             if not wanted_known:
                 srs_directions(g, cw, sw, d)
-                wanted_pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, at_wanted)
+                wanted_pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, theta)
+                _both_ways(c, theta, seed, at_wanted)
                 wanted_known = True
-            beyond, where, away = _flipped_joints(
+            beyond, where, away = _branch_joints(
                 c, D, g, cw, sw, branch, wanted_pairs, at_wanted, seed, free, d, theta, trial
             )
             if beyond <= LIMIT_SLACK and away < best:
@@ -723,6 +755,23 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
                 least, blocked = beyond, where
                 r.copy(trial, q)
     return found, least, blocked
+
+
+@kernel
+def srs_other_signs(c, D, g, cp, sp, seed, free, room, q):
+    """The nearest of all sign branches that are legal at one arm angle, to q; False where there is none, or free pairs."""
+    options, theta, trial = room[MAX_ROOTS + 30 : MAX_ROOTS + 72], room[6:13], room[13:20]
+    srs_directions(g, cp, sp, room)
+    if srs_angles(D, room, 1.0, 1.0, 1.0, free, theta):
+        return False
+    _both_ways(c, theta, seed, options)
+    best = np.inf
+    for branch in range(8):
+        beyond, _, away = _branch(options, branch, trial)
+        if beyond == 0.0 and away < best:
+            best = away
+            r.copy(trial, q)
+    return best < np.inf
 
 
 @kernel
@@ -809,6 +858,8 @@ def solve_srs(c, T, kind, s, out):
             cp, sp = np.cos(psi), np.sin(psi)
             least, blocked, away = srs_joints(c, D, g, cp, sp, s2, s4, s6, seed, free, room, theta, q)
             found = least <= LIMIT_SLACK
+        if not found and gap <= REACH_SLACK:
+            found = srs_other_signs(c, D, g, np.cos(psi), np.sin(psi), seed, free, room, q)
         if found or gap > REACH_SLACK:
             r.copy(q, out)
         if not found and gap <= REACH_SLACK:

@@ -228,7 +228,8 @@ class Trace:
 
     solution: Solution
     phase: Float[np.ndarray, "k"]
-    """0 for the method itself, 1 for the optimiser that follows it; restarts count on in the hundreds."""
+    """0 for the method itself, 1 for the optimiser that follows it; each restart, and each further target of the two-link
+    search or elbow direction, counts another hundred."""
     position_error: Float[np.ndarray, "k"]
     """[m]; for FABRIK on an arm the distance of the iterated tip from its target."""
     rotation_error: Float[np.ndarray, "k"]
