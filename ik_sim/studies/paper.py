@@ -246,10 +246,7 @@ class Paper(Study):
                 chain, T, np.zeros(chain.n)
             )
             cycles, spent = alone.solution.iterations, both.solution.evaluations
-            fabrik_q = both.q * SIGN[name]
-            then_q, then_miss = slsqp_curve(name, fabrik_q[-1])
-            curve_q = np.vstack([fabrik_q, then_q])
-            curve_miss = np.concatenate([both.position_error, then_miss])
+            first = int((both.phase == 0).sum())  # FABRIK's part of the trace; SLSQP's evaluations follow
             if name == "ur5":
                 claims.add(
                     name,
@@ -284,13 +281,13 @@ class Paper(Study):
                             f"single_{name}_joints",
                             "Joint angles over the iterations of the combined method: FABRIK's cycles, then SLSQP "
                             "from the dashed line.",
-                            _joints_drawing(curve_q, len(fabrik_q)),
+                            _joints_drawing(both.q * SIGN[name], first),
                         ),
                         Picture(
                             f"single_{name}_error",
                             "Distance of the wrist from its target: FABRIK alone against the combined method, "
                             "logarithmic on both axes.",
-                            _error_drawing(alone.position_error, curve_miss, len(fabrik_q)),
+                            _error_drawing(alone.position_error, both.position_error, first),
                         ),
                     ),
                 )
@@ -752,83 +749,6 @@ def ranges_of(ends: tuple[int, ...]) -> str:
 
 
 # --- drawings ---
-
-
-def slsqp_curve(name: str, q_first: Any) -> tuple[Float[np.ndarray, "k n"], Float[np.ndarray, "k"]]:
-    """What SLSQP does after FABRIK's last cycle of the single case, evaluation by evaluation.
-
-    The compiled solver keeps no record of its optimiser, so NLopt is run again through its Python interface on the same
-    problem: the squared miss of the wrist over θ_2, θ_3 (UR5) or θ_1 … θ_4 (iiwa). The other joints follow from the pose.
-
-    Args:
-        name: of the robot.
-        q_first: joints where FABRIK stands, signs of the source.
-
-    Returns:
-        Joints (source's signs) and the miss [m] of each evaluation.
-    """
-    import nlopt
-
-    printed, l = np.array(Q_SINGLE[name]), LINKS[name]  # noqa: E741
-    rows: list[Any] = []
-    misses: list[float] = []
-    if name == "ur5":
-        first, last = 1, 3
-
-        def tip(x: Any) -> tuple[Any, Any]:
-            c2, s2, c23, s23 = np.cos(x[0]), np.sin(x[0]), np.cos(x[0] + x[1]), np.sin(x[0] + x[1])
-            by3 = np.array([l[1] * s23, -l[1] * c23])
-            return -np.array([l[0] * c2 + l[1] * c23, l[0] * s2 + l[1] * s23]), np.column_stack(
-                [by3 + np.array([l[0] * s2, -l[0] * c2]), by3]
-            )
-
-        def whole(x: Any) -> Any:
-            q = printed.copy()
-            q[1:3] = x
-            q[3] = printed[1:4].sum() - x.sum()
-            return q
-
-        goal = tip(printed[1:3])[0]
-    else:
-        first, last = 0, 4
-        wrist = chain_of(name, False).with_tool(
-            np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, -0.126], [0, 0, 0, 1.0]])
-        )
-        T = wrist.fk(SIGN[name] * printed)
-        goal, before = T[:3, 3], [np.array(q_first)[4:]]
-
-        def tip(x: Any) -> tuple[Any, Any]:
-            q = SIGN[name] * np.concatenate([x, np.zeros(3)])
-            return wrist.fk(q)[:3, 3], wrist.jacobian(q)[:3, :4] * SIGN[name][:4]
-
-        def whole(x: Any) -> Any:
-            M = wrist.fk(SIGN[name] * np.concatenate([x, np.zeros(3)]))[:3, :3].T @ T[:3, :3]
-            q6 = np.arctan2(np.hypot(M[0, 2], M[1, 2]), M[2, 2])
-            both = [
-                np.array([np.arctan2(s * M[1, 2], s * M[0, 2]), s * q6, np.arctan2(s * M[2, 1], -s * M[2, 0])])
-                for s in (1.0, -1.0)
-            ]
-            nearest = min(both, key=lambda w: float((np.mod(w - before[0] + np.pi, 2 * np.pi) - np.pi).__abs__().sum()))
-            before[0] = before[0] + np.mod(nearest - before[0] + np.pi, 2 * np.pi) - np.pi
-            return np.concatenate([x, before[0]])
-
-    def objective(x: Any, gradient: Any) -> float:
-        p, J = tip(x)
-        if gradient.size:
-            gradient[:] = 2.0 * J.T @ (p - goal)
-        rows.append(whole(np.array(x)))
-        misses.append(float(np.linalg.norm(p - goal)))
-        return float((p - goal) @ (p - goal))
-
-    optimiser = nlopt.opt(nlopt.LD_SLSQP, last - first)
-    optimiser.set_min_objective(objective)
-    if name == "ur5":
-        optimiser.set_ftol_abs(TOLERANCE**2)
-    else:
-        optimiser.set_stopval(TOLERANCE**2)
-    optimiser.set_maxeval(200)
-    optimiser.optimize(np.array(q_first)[first:last])
-    return np.array(rows), np.array(misses)
 
 
 def _joints_drawing(q: Any, cycles: int) -> Any:
