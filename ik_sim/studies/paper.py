@@ -188,8 +188,8 @@ class Paper(Study):
                 "number under <i>this run</i> was computed for this page; counts don't depend on the machine. The single cases, "
                 "the tracking tasks and the printed counts are the source's own. Its table of random queries was not at hand: "
                 "there, and for the counts along the tracking tasks, <i>expected</i> is what an independent implementation "
-                "of its method found, on 10 000 poses of another seed. Shares count as reproduced when the 99.9 % interval of this run's sample holds the "
-                "expected value, allowing for a sample of 10 000 behind that; mean counts when they are within four "
+                "of its method found, on 10 000 poses of another seed. Shares count as reproduced when the 99.9 % "
+                "interval of this run's sample holds the expected value, allowing for a sample of 10 000 behind that; mean counts when they are within four "
                 "standard errors of both samples together, or 2 %.",
                 f"Times are of one Python call on {m['processor']}, {m['cores']} cores, Python {m['python']}, ik_sim "
                 f"{m['versions']['ik_sim']}; load {m['load_at_start'][0] if m['load_at_start'] else 'unknown'} while this page "
