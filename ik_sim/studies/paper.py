@@ -185,12 +185,12 @@ class Paper(Study):
                 "Optimization” (arXiv 2209.02532): FABRIK finds the wrist, and where it crawls SLSQP takes over. <i>n_l</i> is "
                 "the number of cycles after which it does, <i>n_max</i> the number after which FABRIK alone gives up.",
                 f"{holding} of {len(claims.rows)} statements hold in this run; those that don't: {len(broken)}. Every "
-                "number under <i>this run</i> was computed for this page; counts don't depend on the machine. The single cases, "
-                "the tracking tasks and the printed counts are the source's own. Its table of random queries was not at hand: "
-                "there, and for the counts along the tracking tasks, <i>expected</i> is what an independent implementation "
-                "of its method found, on 10 000 poses of another seed. Shares count as reproduced when the 99.9 % "
-                "interval of this run's sample holds the expected value, allowing for a sample of 10 000 behind that; mean counts when they are within four "
-                "standard errors of both samples together, or 2 %.",
+                "number under <i>this run</i> was computed for this page; counts don't depend on the machine. The single "
+                "cases, the tracking tasks and the printed counts are the source's own. Its table of random queries was not "
+                "at hand: there, and for the counts along the tracking tasks, <i>expected</i> is what an independent "
+                "implementation of its method found, on 10 000 poses of another seed. Shares count as reproduced when the "
+                "99.9 % interval of this run's sample holds the expected value, allowing for a sample of 10 000 behind that; "
+                "mean counts when they are within four standard errors of both samples together, or 2 %.",
                 f"Times are of one Python call on {m['processor']}, {m['cores']} cores, Python {m['python']}, ik_sim "
                 f"{m['versions']['ik_sim']}; load {m['load_at_start'][0] if m['load_at_start'] else 'unknown'} while this page "
                 "was written. Mean times of the source (0.529 and 0.395 ms in tracking) depend on code and machine and are "
