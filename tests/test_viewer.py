@@ -223,6 +223,12 @@ def test_reach_is_drawn_from_postures_inside_the_limits(opened: Tabs) -> None:
     assert points.shape == (6000, 3)
     assert 0.8 < np.linalg.norm(points - [0.0, 0.0, 0.089], axis=1).max() < 1.1  # 0.817 m to the wrist, then the hand
     np.testing.assert_array_equal(points, drawings.reach_cloud(UR5.chain))
+    vertices, faces = drawings.hull(points)
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    normals = np.cross(b - a, c - a)
+    assert (np.einsum("ij,ij->i", normals, a - points.mean(axis=0)) > 0.0).all()  # wound outwards
+    heights = (points @ normals.T - np.einsum("ij,ij->i", normals, a)) / np.linalg.norm(normals, axis=1)
+    assert heights.max() < 1e-9  # nothing sticks out
 
 
 # --- branches and the elbow ---
@@ -336,6 +342,9 @@ def test_a_path_is_solved_and_a_jump_on_it_is_named(opened: Tabs) -> None:
         e["props"]["data"] for e in tab.gui.values() if e["kind"] == "GuiUplotMessage" and len(e["props"]["data"]) == 7
     )
     assert data is not None
+    for i, y in enumerate((-0.5, 0.5)):  # the cure that the lesson names
+        tab.drag(f"/space/waypoint_{i}", (-0.12, y, 0.2), (0.0, 1.0, 0.0, 0.0))
+    tab.wait(lambda: "no joint jumps" in tab.text)
     tab.click("Remove all")
     tab.wait(lambda: "Move the target and add a waypoint" in tab.text)
 

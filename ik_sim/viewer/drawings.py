@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ik_sim.chain import Chain
 from ik_sim.errors import IkSimError
@@ -114,6 +114,19 @@ def reach_cloud(chain: Chain, count: int = 6000, seed: int = 0) -> Float[np.ndar
     """Tool positions at joints drawn evenly inside the limits: dense where many postures lead."""
     q = chain.random_q(np.random.default_rng(seed), count)
     return chain.fk_batch(q)[:, :3, 3].copy()
+
+
+def hull(points: Float[np.ndarray, "k 3"]) -> tuple[Float[np.ndarray, "v 3"], Int[np.ndarray, "f 3"]]:
+    """Vertices and triangles of the convex hull, wound outwards."""
+    from scipy.spatial import ConvexHull
+
+    found = ConvexHull(points)
+    faces = found.simplices.astype(np.int64)
+    a, b, c = (points[faces[:, i]] for i in range(3))
+    inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), found.equations[:, :3]) < 0.0
+    faces[inwards] = faces[inwards][:, ::-1]
+    used, index = np.unique(faces, return_inverse=True)
+    return points[used], index.reshape(faces.shape).astype(np.int64)
 
 
 def polyline(points: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "m 2 3"]:

@@ -14,6 +14,8 @@ from ik_sim.viewer.state import flag, numbers
 
 LONGEST = 1500
 """Points of a trace."""
+CALM = 0.15
+"""Between two looks at the numbers and the trace [s]; the arm itself moves at every tick."""
 
 
 def sines(
@@ -39,7 +41,7 @@ class MotionPanel:
         self.phase = np.array(numbers(state, "phase", zeros, n))
         self.middle = page.q.copy()
         self.running = flag(state, "moving", False)
-        self._begin = math.nan
+        self._begin, self._shown = math.nan, -math.inf
         self._trail: list[Any] = []
         self._line: Any = None
         self._run = gui.add_checkbox("Move", self.running, hint="About the posture the arm has now. Key: 3")
@@ -96,10 +98,12 @@ class MotionPanel:
         wanted = sines(self.middle, self.amplitude, self.frequency, self.phase, t)
         q = chain.clip(wanted)
         cut = [name for name, a, b in zip(chain.joint_names, wanted, q, strict=True) if abs(a - b) > 1e-9]
-        note = f"t = {t:.1f} s" + (f"; held at a limit: {', '.join(cut)}" if cut else "")
-        self.page.pose(q, note)
+        self.page.arm.show(q)
         self._trail = [*self._trail[1 - LONGEST :], chain.fk(q)[:3, 3]]
-        self._draw()
+        if now - self._shown > CALM:
+            self._shown = now
+            self.page.pose(q, f"t = {t:.1f} s" + (f"; held at a limit: {', '.join(cut)}" if cut else ""))
+            self._draw()
 
     def _set(self, running: bool) -> None:
         if running:

@@ -16,10 +16,11 @@ from jaxtyping import Float
 
 from ik_sim.control import ControlSettings
 from ik_sim.errors import InvalidArgumentError
+from ik_sim.se3 import transform
 from ik_sim.simulation import Simulation
 from ik_sim.target import POSE, Target
 from ik_sim.trajectory import line_poses
-from ik_sim.viewer.drawings import polyline
+from ik_sim.viewer.drawings import polyline, wxyz
 from ik_sim.viewer.plots import Plot
 from ik_sim.viewer.state import flag, number, numbers
 
@@ -30,7 +31,7 @@ JUMP = 0.3
 MOST = 20
 """Waypoints."""
 PHYSICS_RATE = 240.0
-BLUE, RED, ORANGE, GREEN = (58, 120, 200), (224, 49, 49), (232, 137, 12), (47, 158, 68)
+RED, ORANGE, GREEN = (224, 49, 49), (232, 137, 12), (47, 158, 68)
 
 
 class PathPanel:
@@ -48,6 +49,7 @@ class PathPanel:
         self._simulation: Simulation | None = None
         self._tick = 0
         self._drawn: list[Any] = []
+        self._handles: list[Any] = []
         self._ghost: Any = None
         self._text = gui.add_markdown("")
         buttons = (
@@ -129,8 +131,10 @@ class PathPanel:
         self.q, self.targets, self.jumps = None, None, []
         if len(self.waypoints) < 2:
             self._curves.show(np.zeros(0), *([np.zeros(0)] * self.page.robot.chain.n))
-            there = "One waypoint is there; " if self.waypoints else ""
-            self._text.content = f"{there}Move the target and add a waypoint, then another: straight lines join them."
+            how = (
+                "Move the target and add a waypoint, then another: straight lines join them. A waypoint can be dragged."
+            )
+            self._text.content = f"One waypoint is there. {how}" if self.waypoints else how
             self._draw_points()
             return
         chain = self.page.robot.chain
@@ -173,10 +177,29 @@ class PathPanel:
     # --- drawing ---
 
     def _draw_points(self) -> None:
+        if len(self._handles) == len(self.waypoints):  # one of them may be under somebody's mouse
+            return
+        self._remove_handles()
+        scene = self.page.client.scene
         for i, (T, _) in enumerate(self.waypoints):
-            scene, p = self.page.client.scene, T[:3, 3]
-            self._drawn.append(scene.add_icosphere(f"/space/path/{i}", 0.016, color=BLUE, position=p))
-            self._drawn.append(scene.add_label(f"/space/path/{i}/name", str(i), position=(0.0, 0.0, 0.03)))
+            handle = scene.add_transform_controls(
+                f"/space/waypoint_{i}", scale=0.1 * self.page.size**0.5, disable_rotations=True, depth_test=False,
+                line_width=2.0, position=T[:3, 3], wxyz=wxyz(T[:3, :3]),
+            )  # fmt: skip
+            scene.add_label(f"/space/waypoint_{i}/name", str(i), position=(0.0, 0.0, 0.03))
+            self.page.lab.listen(handle.on_update, lambda event, i=i: self._moved(i, event), key=("waypoint", i))
+            self._handles.append(handle)
+
+    def _moved(self, i: int, event: Any) -> None:
+        if i < len(self.waypoints):
+            T, q = self.waypoints[i]
+            self.waypoints[i] = (transform(T[:3, :3], np.array(event.target.position)), q)
+            self.recompute()
+
+    def _remove_handles(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
 
     def _draw_lines(self, missed: list[int]) -> None:
         scene, points = self.page.client.scene, self.targets[:, :3, 3]
@@ -286,7 +309,7 @@ class PathPanel:
     def _plot(self) -> None:
         if len(self._rows) > 1:
             rows = np.array(self._rows)
-            self._errors.show(rows[:, 0], *np.log10(np.maximum(rows[:, 1:], 1e-12)).T)
+            self._errors.show(rows[:, 0], *np.log10(np.maximum(rows[:, 1:], 1e-9)).T)
 
     def _finish(self) -> None:
         worst = np.max(np.array(self._rows)[:, 1:], axis=0)

@@ -126,11 +126,13 @@ class SpatialPage:
 
     def _camera(self) -> None:
         camera = self.client.camera
-        wide = camera.image_width > 1.2 * camera.image_height  # then the panel covers the right of the picture
-        middle, distance = np.array([0.0, 0.0, 0.36 * self.size]), (2.1 if wide else 2.6) * self.size
+        wide = camera.image_width > 1.2 * camera.image_height
+        # The panel covers the right of a wide window, and the upper right of a tall one.
+        far, right, up = (2.1, 0.19, 0.0) if wide else (3.1, 0.11, 0.16)
+        middle, distance = np.array([0.0, 0.0, 0.36 * self.size]), far * self.size
         place = drawings.look_from(middle, distance)
-        right = np.cross(middle - place, (0.0, 0.0, 1.0))
-        aside = (0.19 if wide else 0.0) * distance * right / np.linalg.norm(right)
+        side = np.cross(middle - place, (0.0, 0.0, 1.0))
+        aside = distance * (right * side / np.linalg.norm(side) + np.array([0.0, 0.0, up]))
         aside[2] += 1e-5 * (1 + self.client.client_id % 1000)  # a tab is known again by its camera: no two alike
         with self.client.atomic():
             camera.up_direction = (0.0, 0.0, 1.0)
@@ -210,12 +212,11 @@ class SpatialPage:
             low, high = bounds(self.robot, i)
             step = 0.1 if self._unit[i] > 1.0 else 0.0005
             low, high = low * self._unit[i], high * self._unit[i]
-            slider = gui.add_slider(
-                f"{name} [{'deg' if self._unit[i] > 1.0 else 'm'}]", low, max(high, low + step), step,
-                float(np.clip(self.q[i] * self._unit[i], low, high)), disabled=low >= high,
-            )  # fmt: skip
+            unit, digits = ("deg", 2) if self._unit[i] > 1.0 else ("m", 4)
+            here = float(np.clip(round(self.q[i] * self._unit[i], digits), low, high))
+            slider = gui.add_slider(f"{name} [{unit}]", low, max(high, low + step), step, here, disabled=low >= high)
             self._sliders.append(slider)
-            listen(slider.on_update, lambda _: self._slid(), key="sliders")
+            listen(slider.on_update, lambda _, i=i: self._slid(i))
         self._show_ellipsoid = gui.add_checkbox(
             "Manipulability ellipsoid", flag(state, "ellipsoid", False), hint="Key: V"
         )
@@ -374,7 +375,7 @@ class SpatialPage:
     def _show_arm(self) -> None:
         self.arm.show(self.q)
         for slider, x, unit in zip(self._sliders, self.q, self._unit, strict=True):
-            slider.value = float(np.clip(round(x * unit, 4), slider.min, slider.max))
+            slider.value = float(np.clip(round(x * unit, 2 if unit > 1.0 else 4), slider.min, slider.max))
         tool = self.robot.chain.fk(self.q)[:3, 3]
         if np.linalg.norm(tool - self.T[:3, 3]) > 1e-3:
             segment = np.array([[tool, self.T[:3, 3]]])
@@ -408,8 +409,10 @@ class SpatialPage:
             T[:3, 3] += step
         self.aim(T)
 
-    def _slid(self) -> None:
-        self.pose([s.value / unit for s, unit in zip(self._sliders, self._unit, strict=True)])
+    def _slid(self, i: int) -> None:
+        q = self.q.copy()
+        q[i] = self._sliders[i].value / self._unit[i]
+        self.pose(q)
 
     def _changed_kind(self, event: Any) -> None:
         self.kind = list(KINDS.values()).index(self._kinds.value)
@@ -606,11 +609,19 @@ class SpatialPage:
                 self._cloud.visible = False
             return
         if self._cloud is None:
-            points = drawings.reach_cloud(self.robot.chain)
-            self._cloud = self.client.scene.add_point_cloud(
-                "/space/reach", points, (90, 150, 220) if self.lab.dark else (120, 165, 220),
-                point_size=0.006 * self.size, point_shape="circle", precision="float32", point_shading="flat",
+            scene, points = self.client.scene, drawings.reach_cloud(self.robot.chain)
+            colour = (90, 150, 220) if self.lab.dark else (110, 155, 215)
+            self._cloud = scene.add_frame("/space/reach", show_axes=False)
+            scene.add_point_cloud(
+                "/space/reach/points", points, colour, point_size=0.003 * self.size, point_shape="circle",
+                precision="float32", point_shading="flat",
             )  # fmt: skip
+            if np.linalg.matrix_rank(points - points.mean(axis=0), tol=1e-3) == 3:  # not the disc of a planar arm
+                vertices, faces = drawings.hull(points)
+                scene.add_mesh_simple(
+                    "/space/reach/hull", vertices, faces, color=colour, opacity=0.12, side="double", cast_shadow=False,
+                    receive_shadow=False,
+                )  # fmt: skip
         self._cloud.visible = True
 
     # --- the plot ---

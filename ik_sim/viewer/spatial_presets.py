@@ -41,8 +41,8 @@ PRESETS = {
         {"robot": "iiwa14", "T": _pose((0.5, 0.0, 0.5), (0.0, -90.0, 0.0)), "solver": "closed_form"},
     ),
     "Branch flip": Preset(
-        "The line crosses the pillar above the base. The wrist can't pass inside it, and behind it the shoulder has swung "
-        "by half a turn: a jump. Drag both waypoints 2 cm farther out, and it is gone.",
+        "The line crosses the pillar above the base, where the wrist can't go: three targets are missed, and behind it the "
+        "wrist has flipped, joint 5 by half a turn. Drag both waypoints outwards by 2 cm, and the jump is gone.",
         {
             "robot": "ur5", "q": _BESIDE, "T": _pose((-0.1, -0.5, 0.2)),
             "waypoints": [[*_pose((-0.1, -0.5, 0.2)), *_BESIDE], [*_pose((-0.1, 0.5, 0.2)), *_BESIDE]],
