@@ -1,6 +1,7 @@
 """The Gymnasium environments: contract, determinism, what the numbers mean."""
 
 import copy
+import json
 import multiprocessing
 import os
 import pickle
@@ -961,6 +962,40 @@ def test_stable_baselines_learns_through_the_fast_vector_environment():
     )
     model.learn(480)
     envs.close()
+
+
+@pytest.mark.rl
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ppo", "sac"])
+def test_the_training_script_leaves_policy_curve_score_and_film(tmp_path, algorithm):
+    script = Path(__file__).parents[1] / "scripts" / "train_reach.py"
+    steps = {"ppo": "4000", "sac": "2100"}[algorithm]
+    arguments = [
+        "planar2",
+        "--algorithm",
+        algorithm,
+        "--steps",
+        steps,
+        "--goals",
+        "20",
+        "--out",
+        str(tmp_path),
+        "--video",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1])}
+    command = [sys.executable, str(script), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert run.returncode == 0, run.stderr
+    facts = json.loads((tmp_path / "score.json").read_text())
+    assert facts["goals_seed"] == 5_000_000
+    assert facts["policy"]["goals"] == facts["ik"]["goals"] == 20
+    assert facts["ik"]["success"] == 1.0
+    low, high = facts["policy"]["success_95"]
+    assert 0.0 <= low <= facts["policy"]["success"] <= high <= 1.0
+    assert (tmp_path / "policy.zip").stat().st_size > 10_000
+    assert "<svg" in (tmp_path / "curve.svg").read_text()
+    assert (tmp_path / "curve.csv").read_text().startswith("seconds,steps,success,episode_steps\n")
+    assert (tmp_path / "policy.gif").read_bytes()[:6] == b"GIF89a"
 
 
 @pytest.mark.rl

@@ -29,7 +29,7 @@ class Scene:
         with quiet():
             if window:
                 p.configureDebugVisualizer(p.COV_ENABLE_GUI, 0, physicsClientId=client)
-            half = 1.2 * reach
+            half = (1.2 if setup.normal is None else 2.5) * reach  # seen from above, it fills the picture
             self._add(
                 p.createVisualShape(
                     p.GEOM_BOX, halfExtents=[half, half, 0.01], rgbaColor=GREY, specularColor=[0, 0, 0],
