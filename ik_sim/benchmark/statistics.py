@@ -129,10 +129,14 @@ def ratios(part: Rows, reference: Rows, level: float = 0.95) -> dict[str, Any] |
     rng = np.random.default_rng(0)
     size = np.array([len(block) for block in blocks])
     sums = np.array([[a[block].sum(), b[block].sum()] for block in blocks])
-    medians = np.array([[np.median(a[block]), np.median(b[block])] for block in blocks])
     pick = rng.integers(len(blocks), size=(RESAMPLES, len(blocks)))
     total = sums[pick].sum(axis=1)
-    middle = np.median(medians[pick], axis=1)
+    middle = np.empty(
+        (RESAMPLES, 2)
+    )  # of the pooled queries, as the ratio itself: a median of medians is another number
+    for k, chosen in enumerate(pick):
+        index = np.concatenate([blocks[i] for i in chosen])
+        middle[k] = np.median(a[index]), np.median(b[index])
     tails = [50.0 * (1 - level), 100.0 - 50.0 * (1 - level)]
     low, high = np.percentile(total[:, 0] / total[:, 1], tails)
     median_low, median_high = np.percentile(middle[:, 0] / middle[:, 1], tails)
