@@ -68,11 +68,12 @@ class Hand:
     def window(self) -> int:
         some, count, children = ctypes.c_ulong(), ctypes.c_uint(), ctypes.POINTER(ctypes.c_ulong)()
         self.x11.XQueryTree(self.display, self.root, *(ctypes.byref(v) for v in (some, some, children, count)))
-        assert count.value, "no window"
-        return int(children[count.value - 1])
+        return int(children[count.value - 1]) if count.value else 0
 
     def send(self, kind: int, mask: int, **fields: int) -> None:
         window = self.window()
+        if not window:  # on its way out, after it was asked to end
+            return
         event = _Event(type=kind, display=self.display, window=window, root=self.root, same_screen=1, **fields)
         self.x11.XSendEvent(self.display, ctypes.c_ulong(window), 1, ctypes.c_long(mask), ctypes.byref(event))
         self.x11.XSync(self.display, 0)
