@@ -342,7 +342,7 @@ def _check_joint(joint: Joint) -> None:
 def _axis_frame(axis: Float[np.ndarray, "3"]) -> Float[np.ndarray, "4 4"]:
     """A rotation whose z axis is `axis`; made of exact zeros and ones for the coordinate axes."""
     z = np.asarray(axis, dtype=np.float64) / np.linalg.norm(axis)
-    if z[2] == 1.0:
+    if z[2] == 1.0 and z[0] == 0.0 and z[1] == 0.0:  # 1.0 alone may be a tilt that its square hides
         return np.eye(4)
     x = np.zeros(3)
     x[int(np.argmin(np.abs(z)))] = 1.0

@@ -158,6 +158,13 @@ def test_the_tool_of_any_chain_is_the_product_of_its_motions(joints: list[Joint]
         assert_allclose(frame[:3, 3], wanted[3:], atol=ROUNDING)
 
 
+@pytest.mark.parametrize("tilt", [1e-9, 1e-8, 1e-7])
+def test_an_axis_that_is_hardly_tilted_is_not_taken_for_an_upright_one(tilt: float) -> None:
+    joint = Joint("a", "revolute", np.eye(4), axis=np.array([0.0, tilt, 1.0]), lower=-3.0, upper=3.0)
+    frames = Chain.from_joints([joint]).joint_frames([0.4])
+    assert_allclose(frames[1][:3, 2], [0.0, tilt, 1.0], atol=tilt * 1e-6)  # its length differs from 1 by tilt² / 2
+
+
 @given(joint_lists(), origin, st.integers(0, 2**32))
 def test_the_jacobian_of_any_chain_is_what_small_motions_show(joints: list[Joint], tool: np.ndarray, seed: int) -> None:
     chain = Chain.from_joints(joints, T_last_tool=tool)

@@ -168,17 +168,11 @@ def test_keys_move_and_turn_the_target(opened: Tabs) -> None:
 
 def test_every_mouse_control_has_a_key_or_is_a_control_that_keys_reach(opened: Tabs) -> None:
     tab = opened(robot="iiwa14")
-    assert {
-        "Target +x",
-        "Turn target -y",
-        "Take the next branch",
-        "Next solver",
-        "Arm angle up",
-        "Add waypoint",
-    } <= set(tab.commands.values())
-    assert {"Play the path in physics", "Sines on or off", "Reset", "Next preset", "Screenshot"} <= set(
-        tab.commands.values()
-    )
+    wanted = {
+        "Target +x", "Turn target -y", "Take the next branch", "Next solver", "Arm angle up", "Add waypoint",
+        "Play the path in physics", "Sines on or off", "Reset", "Next preset", "Screenshot",
+    }  # fmt: skip
+    tab.wait(lambda: wanted <= set(tab.commands.values()))
 
 
 # --- joints ---
@@ -201,6 +195,7 @@ def test_the_ellipsoid_shows_the_singular_values_of_the_jacobian(opened: Tabs) -
     shown = [float(x) for x in re.search(r"σ = ([\d., ]+) m/rad", tab.text)[1].split(",")]  # type: ignore[index]
     J = UR5.chain.jacobian(UR5.q_home)[:3]
     np.testing.assert_allclose(np.square(shown), np.linalg.eigvalsh(J @ J.T)[::-1], atol=2e-4)
+    tab.wait(lambda: "/space/ellipsoid" in tab.scene)
     assert tab.scene["/space/ellipsoid"]["props"]["scale"] == pytest.approx([0.3 * x for x in shown], abs=2e-5)
 
 
@@ -240,8 +235,12 @@ def test_every_branch_is_a_ghost_and_a_click_takes_it(server: LabServer, opened:
     branches = [s.q for s in all_solutions(UR5.chain, Target.pose(UR5.chain.fk(UR5.q_home)), seed, turns=False)]
     assert len(branches) == 8
     tab.wait(lambda: len(tab.prop("Take branch", "options")) == 9)
-    ghosts = [name for name, node in tab.scene.items() if node["kind"] == "BatchedMeshesMessage"]
-    assert len(ghosts) == 7  # the links; each holds the seven other postures
+
+    def ghosts_shown() -> list[str]:
+        return [name for name, node in tab.scene.items() if node["kind"] == "BatchedMeshesMessage"]
+
+    tab.wait(lambda: len(ghosts_shown()) == 7)  # the links; each holds the seven other postures
+    ghosts = ghosts_shown()
     tab.send(
         "SceneNodeClickMessage", name=ghosts[3], instance_index=2, ray_origin=(0.0, 0.0, 3.0), modifier=None,
         ray_direction=(0.0, 0.0, -1.0), screen_pos=(0.5, 0.5), owner=tab.scene[ghosts[3]]["owner"],
@@ -555,7 +554,8 @@ def test_a_state_full_of_nonsense_leaves_a_page_that_works(
     server: LabServer, fake_tab: Tabs, state: dict[str, Any]
 ) -> None:
     tab = fake_tab(server.address, lab_state.to_link({"page": "spatial", "state": state}))
-    tab.wait(lambda: "Robot" in tab.labels and tab.status.get("status"), 60.0)
+    # The answer or, where it came last, the complaint about the state.
+    tab.wait(lambda: "elbow_joint [deg]" in tab.labels and tab.status, 60.0)
     tab.set("elbow_joint [deg]", 45.0)
     tab.wait(lambda: tab.status.get("status") == "joints" and abs(floats(tab.status["q"])[2] - np.pi / 4) < 1e-6)
     assert tab.value("Solver") == "auto"
