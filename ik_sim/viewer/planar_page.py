@@ -45,8 +45,8 @@ KINDS = {
 }  # fmt: skip
 """Of the status line, by a method's status."""
 FOV = math.radians(20.0)
-PANEL_PIXELS = 400
-"""What the controls cover of a wide window."""
+COVERED = (0.31, 0.51)
+"""Share of a wide window and of a tall one that the controls cover."""
 NUDGE = 0.02
 """What one key moves the target by, as a share of the reach."""
 _LEVELS = {Area: 0, Circle: 1, Line: 2, Dot: 5, Arrow: 4, Label: 6}
@@ -518,16 +518,16 @@ class PlanarPage:
                 gizmo.position = wanted
 
     def _look(self, width: float) -> None:
-        """Straight down, far away with a narrow view, so that it looks like a drawing; beside the controls."""
-        pixels_x, pixels_y = max(self._window[0], 1), max(self._window[1], 1)
-        panel = PANEL_PIXELS if pixels_x > 2 * PANEL_PIXELS else 0
-        high = max(2.0, width * pixels_y / (pixels_x - panel))
-        middle = 0.5 * high * panel / pixels_y
-        far = 0.5 * high / math.tan(0.5 * FOV)
+        """Straight down, far away with a narrow view, so that it looks like a drawing; clear of the controls."""
+        tall = self._window[1] / max(self._window[0], 1)
+        covered = COVERED[tall > 0.83]
+        high = max(2.0, width * tall / (1.0 - covered))
+        middle = np.array([0.5 * high * covered / tall, 0.0, 0.0])
         camera = self.client.camera
         camera.fov = FOV
-        camera.position = (middle, 0.0, far)  # takes the point looked at along, so it comes first
-        camera.look_at = (middle, 0.0, 0.0)
+        # The position takes the point looked at along, so it comes first.
+        camera.position = middle + np.array([0.0, 0.0, 0.5 * high / math.tan(0.5 * FOV)])
+        camera.look_at = middle
         camera.up_direction = (0.0, 1.0, 0.0)
 
     def _draw_numbers(self) -> None:
@@ -598,11 +598,13 @@ class PlanarPage:
         axis: Any = {"stroke": ink, "grid": {"stroke": line, "width": 1}, "ticks": {"stroke": line, "width": 1}}
         series: list[Any] = [{"label": "iteration"}]
         series += [{"label": METHODS[name], "stroke": CURVES[name], "width": 2} for name in shown]
+        axes: Any = (
+            {**axis, "label": "iteration", "labelSize": 18, "size": 30},
+            {**axis, "label": "log₁₀ distance left", "labelSize": 18, "size": 42},
+        )
         with self._plot_folder:
             self._plot = self.client.gui.add_uplot(
-                tuple(data), tuple(series), height=190, scales={"x": {"time": False}, "y": {}},
-                axes=({**axis, "label": "iteration", "labelSize": 18, "size": 30},
-                      {**axis, "label": "log₁₀ distance left", "labelSize": 18, "size": 42}),
+                tuple(data), tuple(series), height=190, scales={"x": {"time": False}, "y": {}}, axes=axes,
                 legend={"show": len(shown) > 1},
             )  # fmt: skip
 
