@@ -109,8 +109,8 @@ class FakeTab:
             return {}
         return {**dict(re.findall(r'data-([\w-]+)="(.*?)"', found[1])), "text": html.unescape(found[2])}
 
-    def wait(self, what: Callable[[], Any], timeout: float = 30.0) -> Any:
-        """Wait until `what()` is true, and return it.
+    def wait(self, what: Callable[[], Any], timeout: float = 120.0) -> Any:
+        """Wait until `what()` is true, and return it; long enough for a solver to be compiled on a busy machine.
 
         Raises:
             AssertionError: it didn't become true.
