@@ -59,14 +59,14 @@ class FakeTab:
         """Move a gizmo."""
         self.send(
             "TransformControlsUpdateMessage", name=name, position=[float(x) for x in position],
-            wxyz=[float(x) for x in wxyz], owner=self.scene[name].get("owner", ""),
+            wxyz=[float(x) for x in wxyz], owner=self.wait(lambda: self.scene[name])["owner"],
         )  # fmt: skip
 
     def hit(self, name: str) -> None:
         """Click a thing in the scene."""
         self.send(
             "SceneNodeClickMessage", name=name, instance_index=None, ray_origin=(0.0, 0.0, 3.0), modifier=None,
-            ray_direction=(0.0, 0.0, -1.0), screen_pos=(0.5, 0.5), owner=self.scene[name].get("owner", ""),
+            ray_direction=(0.0, 0.0, -1.0), screen_pos=(0.5, 0.5), owner=self.wait(lambda: self.scene[name])["owner"],
         )  # fmt: skip
 
     def key(self, command: str) -> None:

@@ -266,6 +266,8 @@ def test_the_branch_key_visits_every_branch(opened: Tabs) -> None:
 def test_the_arm_angle_turns_the_elbow_and_not_the_tool(opened: Tabs) -> None:
     tab = opened(robot="iiwa14", q=RELAXED)
     T = IIWA.chain.fk(np.array(RELAXED))
+    own = math.degrees(drawings.elbow_circle(IIWA.chain, np.array(RELAXED)).angle)
+    tab.wait(lambda: tab.value("Arm angle [deg]") == pytest.approx(own, abs=0.06))  # or the page's own first value wins
     tab.set("Arm angle [deg]", 25.0)
     tab.wait(lambda: tab.status.get("arm-angle") == "25.0")
     q = floats(tab.status["q"])
