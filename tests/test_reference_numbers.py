@@ -56,6 +56,12 @@ def test_the_source_s_start_posture_has_the_iiwa_s_wrist_above_its_shoulder() ->
     assert_allclose(chain.fk(q)[:3, :3], np.eye(3), atol=1e-15)  # θ_2 + θ_4 + θ_6 is exactly 0
 
 
+def test_the_iiwa_s_wrist_is_where_the_planned_link_directions_put_it() -> None:
+    q = np.array([0.2, 0.5, -0.3, -0.9, 0.0, 0.0, 0.0])  # printed with joint 4 counted the other way round
+    wrist = ik_sim.load_robot("iiwa14").chain.joint_frames(q)[6][:3, 3]
+    assert_allclose(wrist, [0.590026916921, 0.025125518211, 0.803280830831], atol=1e-11)
+
+
 def test_the_ur5_s_start_posture_is_as_far_stretched_as_its_line_begins() -> None:
     q = np.array([0.0, -0.959, 2.05, -1.091, 0.0, 0.0])
     chain = ik_sim.load_robot("ur5").chain

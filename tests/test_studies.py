@@ -15,6 +15,7 @@ from ik_sim.studies.command import StudyCommand
 from ik_sim.studies.design import Design, pareto
 from ik_sim.studies.links import Links, explained, shared_r2
 from ik_sim.studies.workspace import SETS, Workspace, exact_area
+from ik_sim.target import POINT, POSE
 
 pytest.importorskip("matplotlib")
 
@@ -139,6 +140,25 @@ def test_every_reachable_grid_point_is_reached_by_a_posture_inside_the_limits():
         assert np.all(near > 0)  # a sampled point has a reachable corner of its cell
 
 
+def test_sampled_density_of_three_links_lies_in_the_exact_ring_and_mirrors(tmp_path):
+    study = Workspace(lengths=(1.2, 0.4, 0.3), samples=200_000)
+    results = study.run(tmp_path)["results"]
+    ring = np.pi * (1.9**2 - 0.5**2)
+    assert results["exact area of the ring [m²]"] == pytest.approx(ring)
+    assert 0.9 * ring < results["area met [m²]: all joints free"] <= 1.003 * ring  # to the grid's step
+    rows = np.load(tmp_path / "rows.npz")
+    cell = 2.1 * 1.9 / 240
+    r = np.hypot(rows["x"], rows["y"])
+    assert r.max() <= 1.9 + cell
+    assert r.min() >= 0.5 - cell
+    up, down = (rows["set"] == 1), (rows["set"] == 2)
+    for which in (0, 1, 2):
+        assert rows["samples"][rows["set"] == which].sum() == 200_000
+    mean_up, mean_down = (np.average(rows["y"][s], weights=rows["samples"][s]) for s in (up, down))
+    assert mean_up == pytest.approx(-mean_down, abs=0.01)  # mirror images, to the samples' own scatter
+    assert mean_up > 0.05
+
+
 @pytest.mark.parametrize("robot", ["planar2", "planar3"])
 def test_a_planar_reach_map_agrees_with_its_exact_radius(tmp_path, robot):
     study = Workspace(robot=robot, voxel=0.1, orientations=36, witness="")
@@ -160,6 +180,28 @@ def test_a_reach_map_of_the_ur5_is_confirmed_by_its_witness(tmp_path):
     assert np.all(rows["share"] <= 1)
     far = np.linalg.norm([rows["x"], rows["y"], rows["z"] - 0.089159], axis=0)
     assert rows["share"][far > 1.15].sum() == 0  # beyond all links together
+
+
+def test_a_urdf_of_one_s_own_gives_a_map_with_another_solver_as_witness(tmp_path, capsys):
+    urdf = Path(__file__).parent / "data" / "urdf" / "five_axis.urdf"
+    settings = (f"robot={urdf}", "voxel=0.2", "witness_every=3")
+    assert StudyCommand(study="workspace", set=settings, out=tmp_path, json=tmp_path / "x.json").run() == 0
+    results = json.loads((tmp_path / "x.json").read_text())["results"]
+    # Turn, three parallel pitches and a roll of the tool: no say in the tool's direction besides its pitch.
+    assert results["witness asked"] == pytest.approx(results["voxels"] / 3, abs=10)
+    assert 0.3 < results["reachable [m³]"] < 4 / 3 * np.pi * 0.7**3
+    assert results["only the witness found"] == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "damped_least_squares" in page
+    assert "the point itself" in page
+    rows = np.load(tmp_path / "reach_map.npz")
+    assert set(np.unique(rows["share"])) == {0.0, 1.0}
+    assert len((tmp_path / "reach_map.csv").read_text().splitlines()) == results["voxels"] + 1
+
+
+def test_an_arm_is_asked_for_what_it_has_a_say_in():
+    kinds = {name: Workspace(robot=name)._kind for name in ("ur5", "iiwa14", "planar2", "planar3")}
+    assert kinds == {"ur5": POSE, "iiwa14": POSE, "planar2": POINT, "planar3": POSE}
 
 
 def test_optimisers_find_the_long_inner_links_that_give_room(tmp_path):

@@ -198,7 +198,7 @@ class Links(Study):
                 return "not shown to matter"
             return "negligible" if size < 0.1 else "small" if size < 0.3 else "medium" if size < 0.5 else "large"
 
-        table = [("", "cycles: ρ", "95 %", "", "failure: ρ", "95 %", "")]
+        table = [("", "cycles: ρ", "95 %", "size", "failure: ρ", "95 %", "size")]
         for key in speed:
             a, b = speed[key], failure[key]
             table.append(

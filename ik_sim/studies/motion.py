@@ -91,16 +91,17 @@ class Motion(Study):
         def trace(figure: Any) -> None:
             axes = figure.subplots()
             path = rows[rows[:, 0] == 0]
-            axes.plot(path[:, 2], path[:, 3], ".-", color=BLUE, markersize=3)
+            closed = np.append(np.arange(len(path)), 0)
+            axes.plot(path[closed, 2], path[closed, 3], ".-", color=BLUE, markersize=3)
             axes.set_aspect("equal")
             axes.set(xlabel="x", ylabel="y")
 
         def falling(figure: Any) -> None:
             axes = figure.subplots()
             for k, name in enumerate(FILMS[1:]):
-                values = np.maximum(misses[name], 1e-12)
-                axes.semilogy(values, ".-", color=COLOURS[k], label={"passes": "chain", "tree": "tree"}[name])
-            axes.set(xlabel="pass", ylabel="distance of the worst tip from its target")
+                values = misses[name][::2]  # after the start and every forward pass
+                axes.semilogy(values, "o-", color=COLOURS[k], label={"passes": "chain", "tree": "tree"}[name])
+            axes.set(xlabel="cycle", ylabel="distance of the worst tip from its target")
             axes.legend()
 
         end = self.format
@@ -115,7 +116,7 @@ class Motion(Study):
                 ],
                 [
                     Picture("swing", "The arm, with the path of its tip so far.", file=f"swing.{end}"),
-                    Picture("trace", "The whole path of the tip.", trace, (5.0, 4.0)),
+                    Picture("trace", "The whole path of the tip.", trace, (6.0, 3.0)),
                 ],
             ),
             Section(
@@ -139,7 +140,7 @@ class Motion(Study):
                     Picture("tree", "Two tips, two targets, one trunk.", file=f"tree.{end}"),
                     Picture(
                         "falling",
-                        "The miss after each pass; it is zero by construction after a backward pass.",
+                        "The miss after each forward pass; after a backward pass it is zero by construction.",
                         falling,
                     ),
                 ],

@@ -1,7 +1,8 @@
 """What can an arm reach? Planar regions under angle limits, exactly; reach maps of arms in space, every voxel judged.
 
 Two links in the plane have a closed form, so each grid point is decided exactly and the boundary is a handful of
-circular arcs. For an arm in space the map says, for every voxel, which share of evenly spread tool orientations the
+circular arcs. With more links the region is sampled: where the tip is, and how often, when the joints are anywhere
+inside their limits. For an arm in space the map says, for every voxel, which share of evenly spread tool orientations the
 arm can take there inside its joint limits; a second solver can be asked the same as a witness.
 """
 
@@ -17,6 +18,7 @@ from jaxtyping import Float
 
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.studies.study import BLACK, BLUE, GREEN, ORANGE, RED, SKY, Picture, Section, Study, export, number
+from ik_sim.target import AXIS, POINT, POSE
 
 SETS = (
     ("both joints free", -180.0, 180.0),
@@ -25,45 +27,54 @@ SETS = (
 )
 """The angle sets of the essay: name, lower and upper end of both joints [deg]."""
 
+_ALL = tuple(title.replace("both", "all") for title, *_ in SETS)  # where there are more than two joints
 _GRID = 241  # points a side of the planar map
+_PIECES = 4  # in which the samples of a set are drawn
 
 
 @dataclass(frozen=True)
 class Workspace(Study):
-    """Reachable regions: of two planar links under three sets of limits, or of any robot voxel by voxel."""
+    """Reachable regions: of planar links under three sets of limits, or of any robot voxel by voxel."""
 
     name: ClassVar[str] = "workspace"
     title: ClassVar[str] = "What can an arm reach?"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "essay": {},
+        "density": {"lengths": (0.65, 0.7, 0.46)},
         "planar3": {"robot": "planar3", "voxel": 0.02, "orientations": 36},
         "ur5": {"robot": "ur5"},
         "iiwa14": {"robot": "iiwa14"},
     }
 
     robot: str = ""
-    """A robot's name or the path of a URDF; two planar links under the essay's limits when empty."""
+    """A robot's name or the path of a URDF; planar links under the essay's limits when empty."""
     base_link: str = ""
     """Where a URDF's chain starts; its root when empty."""
     tool_link: str = ""
     """Where it ends; its only tip when empty."""
     lengths: tuple[float, ...] = (0.65, 1.16)
-    """Of the two planar links."""
+    """Of the planar links: two are decided exactly, more are sampled."""
+    samples: int = 2_000_000
+    """Postures drawn for each set of limits where there are more than two links."""
     voxel: float = 0.1
     """Edge of a voxel [m]."""
     orientations: int = 32
-    """Tool orientations asked for in every voxel, spread evenly; in the plane, headings."""
+    """Tool orientations asked for in every voxel, spread evenly: headings in the plane; directions of the tool for an
+    arm that has no say in the turn about it; an arm with no say in those either is only asked for the point."""
     solver: str = ""
     """Which answers; the closed form where the arm has one, else `auto`, when empty."""
-    witness: str = "levenberg_marquardt"
-    """A second solver that is asked the same; none when empty."""
+    witness: str = "other"
+    """A second solver that is asked the same; none when empty. `other` is Levenberg-Marquardt beside a closed form,
+    damped least squares beside anything else."""
     witness_every: int = 25
     """Of so many voxels the witness is asked in one."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if not (len(self.lengths) == 2 and all(x > 0 for x in self.lengths)):
-            raise InvalidArgumentError("workspace.lengths", "must be two positive numbers")
+        if not (len(self.lengths) >= 2 and all(x > 0 for x in self.lengths)):
+            raise InvalidArgumentError("workspace.lengths", "must be two or more positive numbers")
+        if self.samples < _PIECES:
+            raise InvalidArgumentError("workspace.samples", f"must be at least {_PIECES}")
         if not (self.voxel > 0 and self.orientations > 0 and self.witness_every > 0):
             raise InvalidArgumentError("workspace", "voxel, orientations and witness_every must be positive")
 
@@ -94,14 +105,35 @@ class Workspace(Study):
     def _planar(self) -> bool:
         return self._chain.family in ("planar2", "planar3")
 
-    def _solver(self) -> Any:
-        from ik_sim.solvers import load_solver
-
+    def _names(self) -> tuple[str, str]:
+        """Of the solver and of its witness."""
         closed = self._chain.family in ("planar2", "planar3", "ur", "srs")
-        return load_solver(self.solver or ("closed_form" if closed else "auto"))
+        solver = self.solver or ("closed_form" if closed else "auto")
+        other = "levenberg_marquardt" if solver == "closed_form" else "damped_least_squares"
+        return solver, other if self.witness == "other" else self.witness
+
+    @cached_property
+    def _kind(self) -> int:
+        """What a target asks for: as much as the arm can have a say in, seen in its Jacobian at some posture."""
+        if self._planar:
+            return POSE if self._chain.family == "planar3" else POINT
+        q = self.rng(0).uniform(-1.0, 1.0, self._chain.n)
+        J, R = self._chain.jacobian(q), self._chain.fk(q)[:3, :3]
+        tilt = (R.T @ J[3:])[:2]  # turns of the tool's z axis; a roll about it moves neither axis nor point
+        if np.linalg.matrix_rank(J, tol=1e-6) == 6:
+            return POSE
+        return AXIS if np.linalg.matrix_rank(np.vstack([J[:3], tilt]), tol=1e-6) == 5 else POINT
 
     def _rotations(self) -> Float[np.ndarray, "m 3 3"]:
         m = self.orientations
+        if self._kind == POINT:
+            return np.eye(3)[None]
+        if self._kind == AXIS:  # z along directions on a Fibonacci spiral
+            from scipy.spatial.transform import Rotation
+
+            up = 1.0 - (2.0 * np.arange(m) + 1.0) / m
+            turn = np.pi * (3.0 - np.sqrt(5.0)) * np.arange(m)
+            return Rotation.from_euler("ZY", np.column_stack([turn, np.arccos(up)])).as_matrix()
         if self._planar:
             a = 2 * np.pi * np.arange(m) / m
             R = np.zeros((m, 3, 3))
@@ -123,18 +155,20 @@ class Workspace(Study):
     def columns(self) -> tuple[str, ...]:
         """A row a grid point, or a voxel within the links' whole length."""
         if not self.robot:
-            return ("set", "x", "y", "answers")
+            return ("set", "x", "y", "answers" if len(self.lengths) == 2 else "samples")
         return ("x", "y", "z", "share", "manipulability", "witness_share", "only_solver", "only_witness")
 
     def chunk_count(self) -> int:
         """The three sets, or the layers of voxels."""
         if not self.robot:
-            return len(SETS)
+            return len(SETS) * (1 if len(self.lengths) == 2 else _PIECES)
         return len(self._axis[1]) if self._planar else len(self._axis[2])
 
     def chunk(self, number: int, folder: Path) -> Float[np.ndarray, "k c"]:
         """One set of limits on the whole grid, or one layer."""
-        return self._planar_set(number) if not self.robot else self._layer(number)
+        if self.robot:
+            return self._layer(number)
+        return self._planar_set(number) if len(self.lengths) == 2 else self._sampled_set(number)
 
     def _planar_set(self, which: int) -> Float[np.ndarray, "k 4"]:
         a, b = self.lengths
@@ -153,10 +187,27 @@ class Workspace(Study):
             answers += inside & (first <= high + 1e-9) & (second >= low - 1e-9) & (second <= high + 1e-9)
         return np.column_stack([np.full(x.shape, float(which)), x, y, answers])
 
+    def _sampled_set(self, number: int) -> Float[np.ndarray, "k 4"]:
+        """Cells in which the tip was, and how often, for one piece of one set's samples."""
+        which, piece = divmod(number, _PIECES)
+        _, low, high = SETS[which]
+        first, behind = (self.samples * i // _PIECES for i in (piece, piece + 1))
+        q = np.radians(self.rng(number).uniform(low, high, (behind - first, len(self.lengths))))
+        heading, lengths = np.cumsum(q, axis=1), np.asarray(self.lengths)
+        tip_x, tip_y = np.cos(heading) @ lengths, np.sin(heading) @ lengths
+        edge = np.linspace(-1.05, 1.05, _GRID) * sum(self.lengths)
+        cell = edge[1] - edge[0]
+        i, j = (np.rint((v - edge[0]) / cell).astype(int) for v in (tip_y, tip_x))
+        counts = np.bincount(i * _GRID + j, minlength=_GRID * _GRID)
+        hit = np.flatnonzero(counts)
+        return np.column_stack([np.full(hit.shape, which), edge[hit % _GRID], edge[hit // _GRID], counts[hit]])
+
     def _layer(self, layer: int) -> Float[np.ndarray, "k 8"]:
         from ik_sim.chain import CENTRE, REACH
+        from ik_sim.solvers import load_solver
 
-        chain, solver, R = self._chain, self._solver(), self._rotations()
+        chain, R = self._chain, self._rotations()
+        solver, witness = self._names()
         xs, ys, zs = self._axis
         if self._planar:
             ys = ys[layer : layer + 1]
@@ -169,20 +220,18 @@ class Workspace(Study):
             return np.empty((0, 8))
         T = np.zeros((len(centres), len(R), 4, 4))
         T[..., :3, :3], T[..., :3, 3], T[..., 3, 3] = R, centres[:, None], 1.0
-        found = solver.solve_batch(chain, T.reshape(-1, 4, 4))
+        found = load_solver(solver).solve_batch(chain, T.reshape(-1, 4, 4), kind=self._kind)
         good = np.asarray(found.converged).reshape(len(centres), len(R))
         q = found.q.reshape(len(centres), len(R), -1)
         rows = np.full((len(centres), 8), np.nan)
         rows[:, :3], rows[:, 3] = centres, good.mean(axis=1)
         for i in np.flatnonzero(good.any(axis=1)):
             some = np.flatnonzero(good[i])[:3]  # three postures stand for the voxel
-            rows[i, 4] = max(_manipulability(chain, q[i, k], self._planar) for k in some)
-        if self.witness:
-            from ik_sim.solvers import load_solver
-
+            rows[i, 4] = max(_manipulability(chain, q[i, k], self._kind, self._planar) for k in some)
+        if witness:
             asked = np.flatnonzero((np.arange(len(centres)) + layer) % self.witness_every == 0)
             if len(asked):
-                second = load_solver(self.witness).solve_batch(chain, T[asked].reshape(-1, 4, 4))
+                second = load_solver(witness).solve_batch(chain, T[asked].reshape(-1, 4, 4), kind=self._kind)
                 agrees = np.asarray(second.converged).reshape(len(asked), len(R))
                 rows[asked, 5] = agrees.mean(axis=1)
                 rows[asked, 6] = (good[asked] & ~agrees).sum(axis=1)
@@ -193,7 +242,70 @@ class Workspace(Study):
 
     def evaluate(self, rows: Float[np.ndarray, "k c"], folder: Path) -> tuple[dict[str, Any], list[Section]]:
         """Areas or volumes, slices, views."""
-        return self._evaluate_sets(rows) if not self.robot else self._evaluate_map(rows, folder)
+        if self.robot:
+            return self._evaluate_map(rows, folder)
+        return self._evaluate_sets(rows) if len(self.lengths) == 2 else self._evaluate_samples(rows)
+
+    def _evaluate_samples(self, rows: Any) -> tuple[dict[str, Any], list[Section]]:
+        n, total = len(self.lengths), sum(self.lengths)
+        edge = np.linspace(-1.05, 1.05, _GRID) * total
+        cell = float(edge[1] - edge[0])
+        most, least = total, max(0.0, 2 * max(self.lengths) - total)
+        ring = np.pi * (most**2 - least**2)
+        maps = np.zeros((len(SETS), _GRID, _GRID))
+        i, j = (np.rint((rows[:, k] - edge[0]) / cell).astype(int) for k in (2, 1))
+        np.add.at(maps, (rows[:, 0].astype(int), i, j), rows[:, 3])
+        x, y = np.meshgrid(edge, edge)
+        inside = (np.hypot(x, y) <= most) & (np.hypot(x, y) >= least)  # a cell counts by its centre
+        summary: dict[str, Any] = {"exact area of the ring [m²]": float(ring)}
+        table: list[tuple[Any, ...]] = [
+            ("limits of all joints", "area met [m²]", "share of the ring", "half of all postures lie within [m²]")
+        ]
+        for title, counts in zip(_ALL, maps, strict=True):
+            area = float(((counts > 0) & inside).sum() * cell**2)
+            ordered = np.sort(counts[counts > 0])[::-1].cumsum()
+            half = float((np.searchsorted(ordered, ordered[-1] / 2) + 1) * cell**2)
+            summary[f"area met [m²]: {title}"] = area
+            summary[f"area of half the postures [m²]: {title}"] = half
+            table.append((title, area, f"{100 * area / ring:.1f} %", half))
+
+        def regions(figure: Any) -> None:
+            from matplotlib.colors import LogNorm
+
+            density = maps / (self.samples * cell**2)
+            norm, drawn = LogNorm(1 / (self.samples * cell**2), density.max()), None
+            panels = figure.subplots(1, 3)
+            panels[0].set_ylabel("y [m]")
+            for axes, title, (_, low, high), image in zip(panels, _ALL, SETS, density, strict=True):
+                drawn = axes.imshow(
+                    np.where(image > 0, image, np.nan), origin="lower", cmap="viridis", norm=norm,
+                    extent=[edge[0] - cell / 2, edge[-1] + cell / 2] * 2, interpolation="nearest",
+                )  # fmt: skip
+                t = np.linspace(0, 2 * np.pi, 361)
+                for r in {most, least} - {0.0}:
+                    axes.plot(r * np.cos(t), r * np.sin(t), color=BLACK, linewidth=0.9)
+                t = np.radians(np.linspace(low, high, 200))
+                axes.plot(*(self.lengths[0] * np.array([np.cos(t), np.sin(t)])), color=ORANGE, linewidth=2,
+                          label="trace of joint 2 as joint 1 turns")  # fmt: skip
+                axes.set_title(title)
+                axes.set_xlabel("x [m]")
+            figure.colorbar(drawn, ax=figure.axes, shrink=0.8, label="postures a m², share of all")
+            figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center")
+
+        text = [
+            f"{n} links of {', '.join(map(number, self.lengths))} m have infinitely many postures for most points, and "
+            f"no short list of them decides what limits allow. So {self.samples:,} postures were drawn for each set of "
+            "limits, every joint uniform in its range. A cell is coloured by how many of them put the tip there: where "
+            "it is bright, many postures lead, and a small change of the task leaves the arm choice; where it is dark, "
+            "few do. The black circles are exact: full stretch, and, where one link is longer than all others "
+            "together, how near the tip can come to the root.",
+            "What is coloured is certain, since a posture inside the limits was there. What is not may be reached by "
+            "postures too rare to be drawn: the thin dark rims, where all joints must agree, are met last. With joints "
+            "free the exact region is known, and tells how many of its cells this number of samples meets: "
+            f"{100 * float(((maps[0] > 0) & inside).sum() / inside.sum()):.1f} %.",
+        ]
+        pictures = [Picture("density", "How often the tip is where. The scale is logarithmic.", regions, (10.5, 4.0))]
+        return summary, [Section(f"{n} links, three sets of angles", text, pictures, table)]
 
     def _evaluate_sets(self, rows: Any) -> tuple[dict[str, Any], list[Section]]:
         a, b = self.lengths
@@ -209,7 +321,9 @@ class Workspace(Study):
         def regions(figure: Any) -> None:
             from matplotlib.colors import ListedColormap
 
-            for axes, (title, low, high), counts in zip(figure.subplots(1, 3), SETS, maps, strict=True):
+            panels = figure.subplots(1, 3)
+            panels[0].set_ylabel("y [m]")
+            for axes, (title, low, high), counts in zip(panels, SETS, maps, strict=True):
                 axes.imshow(
                     np.where(counts > 0, counts, np.nan), origin="lower", extent=[-extent, extent, -extent, extent],
                     cmap=ListedColormap([SKY, BLUE]), vmin=0.5, vmax=2.5, alpha=0.75, interpolation="nearest",
@@ -264,7 +378,8 @@ class Workspace(Study):
         unit, thing = ("m²", "cells") if planar else ("m³", "voxels")
         reached = share > 0
         asked = ~np.isnan(rows[:, 5])
-        targets = int(asked.sum()) * self.orientations
+        orientations, (solver, witness) = len(self._rotations()), self._names()
+        targets = int(asked.sum()) * orientations
         summary: dict[str, Any] = {
             thing: len(rows),
             f"reachable [{unit}]": float(reached.sum() * cell),
@@ -349,7 +464,7 @@ class Workspace(Study):
             axes.legend()
 
         asked_text = (
-            f"The witness, {self.witness}, was asked about {targets:,} of the same poses: "
+            f"The witness, {witness}, was asked about {targets:,} of the same poses: "
             f"{summary['only the solver found']} were found by the solver only, {summary['only the witness found']} "
             f"by the "
             "witness only. What only the witness finds would be a hole in the map; what only the solver finds are the "
@@ -357,12 +472,19 @@ class Workspace(Study):
             if targets
             else "No witness was asked."
         )
+        asked_for = {
+            POSE: f"{orientations} evenly spread tool orientations were",
+            AXIS: f"{orientations} evenly spread directions of the tool's z axis were",
+            POINT: "the point itself, whatever the tool's orientation, was",
+        }[self._kind]
         text = [
-            f"For each of {len(rows):,} {thing} of {number(self.voxel)} m, {self.orientations} evenly spread tool "
-            f"orientations were asked of {self._solver()!r:.80}. An orientation counts when the joints that come back "
-            "bring the tool there, by the arm's own forward kinematics, inside all limits. The share of "
-            "orientations is "
-            "what a programmer feels as room: 1 means the tool may point anywhere.",
+            f"For each of {len(rows):,} {thing} of {number(self.voxel)} m, {asked_for} asked of the solver {solver}. An "
+            "answer counts when its joints bring the tool there, by the arm's own forward kinematics, inside all limits."
+            + (
+                ""
+                if self._kind == POINT
+                else " The share that counts is what a programmer feels as room: 1 means the tool may point anywhere."
+            ),
             asked_text,
         ]
         pictures = [Picture("slices", "Cuts through the map.", slices, (9.5, 4.2))]
@@ -411,7 +533,7 @@ def exact_area(a: float, b: float, low: float, high: float) -> float:
     return ring * min(1.0, (high - low) / 360.0)
 
 
-def _manipulability(chain: Any, q: Any, planar: bool) -> float:
+def _manipulability(chain: Any, q: Any, kind: int, planar: bool) -> float:
     J = chain.jacobian(q)
-    J = J[:2] if planar else J
+    J = J[:2] if planar else J if kind == POSE else J[:3]
     return float(np.sqrt(max(0.0, np.linalg.det(J @ J.T))))
