@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import gymnasium
@@ -290,7 +291,7 @@ def test_asynchronous_environments_agree_with_synchronous_ones(context):
         envs.reset(seed=5)
         for action in actions:
             observation, *_ = envs.step(action)
-        ends.append(observation)  # type: ignore[possibly-undefined]
+        ends.append(observation)
         envs.close()
     np.testing.assert_array_equal(ends[0], ends[1])
 
@@ -299,26 +300,38 @@ def _make_ur5() -> gymnasium.Env:
     return gymnasium.make("ik_sim.env:IkSim/Reach-UR5-v0")
 
 
-def test_an_environment_goes_on_in_a_forked_process():
-    env = gymnasium.make(PLANAR2)
-    env.reset(seed=0)
-    env.step(np.ones(2, np.float32))
+def forked(work: Callable[[], bytes]) -> bytes:
+    """What `work` returns in a forked child of this process."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 warns of threads in the parent
         child = os.fork()
     if child == 0:
         try:
-            observation = env.step(np.ones(2, np.float32))[0]
-            env.reset(seed=1)
-            env.close()
-            os.write(write, observation.tobytes())
+            os.write(write, work())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        return answer.read()
+
+
+def test_an_environment_goes_on_in_a_forked_process():
+    env = gymnasium.make(PLANAR2)
+    env.reset(seed=0)
+    env.step(np.ones(2, np.float32))
+
+    def child() -> bytes:
+        observation = env.step(np.ones(2, np.float32))[0]
+        env.reset(seed=1)
+        env.close()
+        return observation.tobytes()
+
+    there = np.frombuffer(forked(child), np.float32)
     observation = env.step(np.ones(2, np.float32))[0]  # the parent's is untouched
     # The child's arm stands where the parent's stood; only what motors remember of the last step is not carried over.
-    np.testing.assert_allclose(np.frombuffer(os.read(read, 4096), np.float32), observation, atol=1e-6)
+    np.testing.assert_allclose(there, observation, atol=1e-6)
     env.close()
 
 
@@ -415,8 +428,8 @@ def test_reaching_the_goal_terminates_and_running_out_of_steps_truncates():
         assert not truncated
         if terminated:
             break
-    assert terminated  # type: ignore[possibly-undefined]
-    assert info["position_error"] <= 0.02  # type: ignore[possibly-undefined]
+    assert terminated
+    assert info["position_error"] <= 0.02
     env.reset(seed=0)
     ends = [env.step(np.zeros(2, np.float32))[2:4] for _ in range(100)]
     assert ends[-1] == (False, True)
@@ -485,10 +498,10 @@ def test_touching_an_obstacle_ends_the_episode_at_its_price_and_is_measured_to_t
         assert info["clearance"] == pytest.approx(gap, abs=1e-12)
         if terminated:
             break
-    assert terminated  # type: ignore[possibly-undefined]
-    assert info["collision"]  # type: ignore[possibly-undefined]
-    assert not info["is_success"]  # type: ignore[possibly-undefined]
-    assert reward < -50.0  # type: ignore[possibly-undefined]
+    assert terminated
+    assert info["collision"]
+    assert not info["is_success"]
+    assert reward < -50.0
 
 
 # --- actions ---
@@ -599,8 +612,8 @@ def test_inverse_kinematics_that_fails_says_so_and_stays_inside_the_limits(solve
         seen.add(info["ik_status"])
         assert load_robot("planar2").chain.within_limits(env.q)
     assert "converged" in seen
-    assert info["ik_status"] != "converged"  # type: ignore[possibly-undefined]
-    assert info["ik_position_error"] > 1e-4  # type: ignore[possibly-undefined]
+    assert info["ik_status"] != "converged"
+    assert info["ik_position_error"] > 1e-4
     assert np.isfinite(env.q).all()
 
 
@@ -720,7 +733,7 @@ def test_a_lower_gain_lags():
         env.reset(seed=0)
         for _ in range(5):
             _, _, _, _, info = env.step(np.full(2, 0.3))
-        errors.append(info["joint_error"])  # type: ignore[possibly-undefined]
+        errors.append(info["joint_error"])
         env.close()
     assert errors[0] > 100 * errors[1]
 
@@ -806,7 +819,7 @@ def test_lists_of_pictures_and_statistics_work():
     env.reset(seed=0)
     for _ in range(4):
         *_, info = env.step(np.zeros(2, np.float32))
-    assert info["episode"]["l"] == 4  # type: ignore[possibly-undefined]
+    assert info["episode"]["l"] == 4
     env.close()
 
 
@@ -870,13 +883,13 @@ def test_episodes_that_end_begin_anew_within_the_same_step_where_that_is_asked_f
     envs.reset(seed=0)
     for _ in range(5):
         observations, _, _, truncated, infos = envs.step(np.ones((3, 2)))
-    assert truncated.all()  # type: ignore[possibly-undefined]
+    assert truncated.all()
     home = load_robot("planar2").q_home.astype(np.float32)
-    np.testing.assert_array_equal(observations[:, :2], np.tile(home, (3, 1)))  # type: ignore[possibly-undefined]
-    for final in infos["final_obs"]:  # type: ignore[possibly-undefined]
+    np.testing.assert_array_equal(observations[:, :2], np.tile(home, (3, 1)))
+    for final in infos["final_obs"]:
         assert (np.abs(final[:2] - home) > 0.05).all()
-    assert infos["_final_obs"].all()  # type: ignore[possibly-undefined]
-    assert infos["final_info"]["position_error"].shape == (3,)  # type: ignore[possibly-undefined]
+    assert infos["_final_obs"].all()
+    assert infos["final_info"]["position_error"].shape == (3,)
 
 
 def test_some_of_the_arms_can_be_reset_alone():
@@ -897,27 +910,23 @@ def test_threads_share_the_physics_out_and_change_no_bit_of_it():
     alone, shared = ArmVectorEnv(5, threads=1, **options), ArmVectorEnv(5, threads=3, **options)
     rng = np.random.default_rng(0)
     a, b = alone.reset(seed=0)[0], shared.reset(seed=0)[0]
+    action = np.zeros((5, 6))
     for _ in range(40):
         np.testing.assert_array_equal(a, b)
         action = rng.uniform(-1, 1, (5, 6))
         a, b = alone.step(action)[0], shared.step(action)[0]
     names = [thread.name for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
     assert len(names) == 3
-    # In a forked process there are none of them; it starts its own.
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python 3.12 warns of threads in the parent
-        child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, shared.step(action)[0].tobytes())  # type: ignore[possibly-undefined]
-            shared.close()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    here = shared.step(action)[0]  # type: ignore[possibly-undefined]
+
+    def child() -> bytes:  # there are none of them in a forked process; it starts its own
+        observation = shared.step(action)[0]
+        shared.close()
+        return observation.tobytes()
+
+    there = forked(child)
+    here = shared.step(action)[0]
     # Motors of the child remember nothing of the last step; a float32 apart at most.
-    np.testing.assert_allclose(np.frombuffer(os.read(read, 1 << 16), np.float32).reshape(here.shape), here, atol=1e-5)
+    np.testing.assert_allclose(np.frombuffer(there, np.float32).reshape(here.shape), here, atol=1e-5)
     shared.close()
     alone.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
@@ -1007,8 +1016,8 @@ def test_the_bridge_hands_on_where_an_episode_ended():
     envs.reset()
     for _ in range(3):
         observations, _, dones, infos = envs.step(np.ones((2, 2)))
-    assert dones.all()  # type: ignore[possibly-undefined]
-    for info, observation in zip(infos, observations, strict=True):  # type: ignore[possibly-undefined]
+    assert dones.all()
+    for info, observation in zip(infos, observations, strict=True):
         assert info["TimeLimit.truncated"]
         assert (info["terminal_observation"][:2] != observation[:2]).any()
         assert not info["is_success"]
