@@ -212,17 +212,21 @@ def lay_folded(length, target, plane, p):
 
 
 @kernel
+def place(parent, length, joint, limited, p, w, i, x, y, z):
+    """Point i in direction (x, y, z) from its parent, inside its limit, where it and its direction are then kept."""
+    m = parent[i]
+    if limited:
+        x, y, z = limit_forward(joint, i, w.R, m, x, y, z)
+    w.old[i, 0], w.old[i, 1], w.old[i, 2] = x, y, z
+    p[i, 0], p[i, 1], p[i, 2] = p[m, 0] + length[i] * x, p[m, 1] + length[i] * y, p[m, 2] + length[i] * z
+
+
+@kernel
 def stand(parent, length, joint, limited, p, w):
     """Points from the directions in w.old, inside the limits."""
     for i in range(1, p.shape[0]):
-        m = parent[i]
         dx, dy, dz = unit(w.old[i, 0], w.old[i, 1], w.old[i, 2], 1.0, 0.0, 0.0)
-        if limited:
-            dx, dy, dz = limit_forward(joint, i, w.R, m, dx, dy, dz)
-        w.old[i, 0], w.old[i, 1], w.old[i, 2] = dx, dy, dz
-        p[i, 0], p[i, 1], p[i, 2] = (
-            p[m, 0] + length[i] * dx, p[m, 1] + length[i] * dy, p[m, 2] + length[i] * dz,
-        )  # fmt: skip
+        place(parent, length, joint, limited, p, w, i, dx, dy, dz)
 
 
 @kernel
@@ -256,13 +260,7 @@ def scatter(parent, length, joint, limited, plane, p, w, random, chosen):
         m = parent[i]
         a, b = 2.0 * np.pi * draw(random), draw(random)
         if not chosen[i]:
-            x, y, z = w.old[i, 0], w.old[i, 1], w.old[i, 2]
-            if limited:
-                x, y, z = limit_forward(joint, i, w.R, m, x, y, z)
-            w.old[i, 0], w.old[i, 1], w.old[i, 2] = x, y, z
-            p[i, 0], p[i, 1], p[i, 2] = (
-                p[m, 0] + length[i] * x, p[m, 1] + length[i] * y, p[m, 2] + length[i] * z,
-            )  # fmt: skip
+            place(parent, length, joint, limited, p, w, i, w.old[i, 0], w.old[i, 1], w.old[i, 2])
             continue
         if plane:
             x, y, z = np.cos(a), np.sin(a), 0.0
@@ -282,11 +280,7 @@ def scatter(parent, length, joint, limited, plane, p, w, random, chosen):
                 ux, uy, uz = c.apply(w.R, m, joint[i, c.U], joint[i, c.U + 1], joint[i, c.U + 2])
                 cosine = 1.0 - b * (1.0 - joint[i, c.COS_H])
                 x, y, z = towards(ux, uy, uz, x, y, z, cosine, np.sqrt(max(0.0, 1.0 - cosine * cosine)))
-            x, y, z = limit_forward(joint, i, w.R, m, x, y, z)
-        w.old[i, 0], w.old[i, 1], w.old[i, 2] = x, y, z
-        p[i, 0], p[i, 1], p[i, 2] = (
-            p[m, 0] + length[i] * x, p[m, 1] + length[i] * y, p[m, 2] + length[i] * z,
-        )  # fmt: skip
+        place(parent, length, joint, limited, p, w, i, x, y, z)
 
 
 @kernel

@@ -11,6 +11,7 @@ import numpy as np
 from ik_sim.compiled import kernel
 from ik_sim.fabrik import cycle as c
 from ik_sim.fabrik.cycle import apply, limit_forward, unit
+from ik_sim.linear import solve_spd
 
 LARGEST_STEP = 0.5  # [rad]
 
@@ -182,30 +183,14 @@ def jacobian(parent, axes, pulls, loops, p, J):
 
 @kernel
 def solve_damped(A, damping, e, L, y):
-    """Solve (A + damping I) y = e by Cholesky's factors; false when they don't exist."""
+    """Solve (A + damping I) y = e and leave A and e as they are; L is scratch. False where it isn't positive definite."""
     n = A.shape[0]
     for i in range(n):
+        y[i] = e[i]
         for j in range(i + 1):
-            total = A[i, j] + (damping if i == j else 0.0)
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            if i == j:
-                if not total > 0.0:
-                    return False
-                L[i, i] = np.sqrt(total)
-            else:
-                L[i, j] = total / L[j, j]
-    for i in range(n):
-        total = e[i]
-        for k in range(i):
-            total -= L[i, k] * y[k]
-        y[i] = total / L[i, i]
-    for i in range(n - 1, -1, -1):
-        total = y[i]
-        for k in range(i + 1, n):
-            total -= L[k, i] * y[k]
-        y[i] = total / L[i, i]
-    return True
+            L[i, j] = A[i, j]
+        L[i, i] += damping
+    return solve_spd(L, y, n)
 
 
 @kernel

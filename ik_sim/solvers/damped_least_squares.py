@@ -20,9 +20,9 @@ import numpy as np
 from ik_sim.chain import AXES, CENTRE, DOF, JOINTS, LOWER, UPPER, Chain
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
+from ik_sim.linear import svd_rows
 from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
-from ik_sim.solvers.linear import svd_rows
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import POINT, Tolerance
 

@@ -20,8 +20,8 @@ from numba import types
 
 from ik_sim.chain import CENTRE, DOF, JOINTS, LOWER, REACH, TURN, UPPER, jacobian_from_axes, pose_and_axes
 from ik_sim.compiled import kernel
+from ik_sim.linear import solve_spd, solve_spd6, svd_rows
 from ik_sim.solvers import record as r
-from ik_sim.solvers.linear import solve_spd, solve_spd6, svd_rows
 from ik_sim.target import AXIS, POINT
 
 # Settings that all of them have, behind the two tolerances; a method's own start at OWN.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_sim.compiled import kernel
+from ik_sim.linear import svd_rows
 from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
-from ik_sim.solvers.linear import svd_rows
 from ik_sim.solvers.solver import KernelSolver
 from ik_sim.target import POINT, Tolerance
 

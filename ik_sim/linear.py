@@ -1,4 +1,4 @@
-"""Small dense linear algebra for kernels: no allocation, no library call, six or seven unknowns."""
+"""Small dense linear algebra for kernels: no allocation, no library call, a handful of unknowns."""
 
 import numpy as np
 
