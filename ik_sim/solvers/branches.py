@@ -20,7 +20,7 @@ from ik_sim.compiled import kernel
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.solvers import closed_form as cf
 from ik_sim.solvers import record as r
-from ik_sim.solvers.solver import check_target, in_threads
+from ik_sim.solvers.solver import batch_arguments, check_target, in_threads
 from ik_sim.target import POSE, Tolerance
 
 to_fixed_tuple: Any = ndarray.to_fixed_tuple  # an array's numbers as scalars, which loops keep in registers
@@ -229,14 +229,16 @@ def miss(
 
 
 @kernel(inlined=True, fused=True)
-def middle_joints(F, P, q1, q2, q3):
-    """The pose before joint 5 from the one before joint 2."""
+def from_shoulder(F, P, q1, q2, q3, s4, c4, s5, c5):
+    """The tool's pose from the one before joint 2; of joints 5 and 6 sine and cosine."""
     s1, c1 = sine_cosine(q1)
     s2, c2 = sine_cosine(q2)
     s3, c3 = sine_cosine(q3)
     P = next_frame(F[24:36], c1, s1, *P)
     P = next_frame(F[36:48], c2, s2, *P)
-    return next_frame(F[48:60], c3, s3, *P)
+    P = next_frame(F[48:60], c3, s3, *P)
+    P = next_frame(F[60:72], c4, s4, *P)
+    return next_frame(F[72:84], c5, s5, *P)
 
 
 BLOCK = 64  # poses that are worked on together
@@ -286,20 +288,14 @@ def judge_pair(F, W):
         s4, c4 = sine_cosine(W[i + 1216])
         s5, c5 = sine_cosine(W[i + 1280])
         base = next_frame(F[12:24], c0, s0, F[0], F[1], F[2], F[4], F[5], F[6], F[8], F[9], F[10], F[3], F[7], F[11])
-        P = middle_joints(F, base, W[i + 1344], W[i + 1408], W[i + 1472])
-        P = next_frame(F[60:72], c4, s4, *P)
-        P = next_frame(F[72:84], c5, s5, *P)
-        W[i + 1920], W[i + 2048] = miss(
+        target = (
             W[i], W[i + 64], W[i + 128], W[i + 192], W[i + 256], W[i + 320],
-            W[i + 384], W[i + 448], W[i + 512], W[i + 576], W[i + 640], W[i + 704], *P,
+            W[i + 384], W[i + 448], W[i + 512], W[i + 576], W[i + 640], W[i + 704],
         )  # fmt: skip
-        P = middle_joints(F, base, W[i + 1536], W[i + 1600], W[i + 1664])
-        P = next_frame(F[60:72], c4, s4, *P)
-        P = next_frame(F[72:84], c5, s5, *P)
-        W[i + 1984], W[i + 2112] = miss(
-            W[i], W[i + 64], W[i + 128], W[i + 192], W[i + 256], W[i + 320],
-            W[i + 384], W[i + 448], W[i + 512], W[i + 576], W[i + 640], W[i + 704], *P,
-        )  # fmt: skip
+        P = from_shoulder(F, base, W[i + 1344], W[i + 1408], W[i + 1472], s4, c4, s5, c5)
+        W[i + 1920], W[i + 2048] = miss(*target, *P)
+        P = from_shoulder(F, base, W[i + 1536], W[i + 1600], W[i + 1664], s4, c4, s5, c5)
+        W[i + 1984], W[i + 2112] = miss(*target, *P)
 
 
 @kernel
@@ -388,18 +384,13 @@ def all_branches(
     """
     if chain.family != "ur" or chain.form >= 10:
         raise IkSimError(f"all_branches takes arms that are exactly of the ur family; this chain is {_kind_of(chain)}")
-    T = np.ascontiguousarray(targets, dtype=np.float64)
-    if T.ndim != 3 or T.shape[1:] != (4, 4):
-        raise InvalidArgumentError("targets", f"has shape {T.shape}; wanted (k, 4, 4)")
+    T, seeds = batch_arguments(chain, targets, q_seeds)
     k, faulty = len(T), _first_fault(T)
     if faulty >= 0:
         check_target(T[faulty], POSE, f"targets[{faulty}]")
-    seeds = np.asarray(chain.q_middle if q_seeds is None else q_seeds, dtype=np.float64)
-    if seeds.shape not in ((k, 6), (6,)):
-        raise InvalidArgumentError("q_seeds", f"has shape {seeds.shape}; wanted ({k}, 6) or (6,)")
     if not np.isfinite(seeds).all():
         raise InvalidArgumentError("q_seeds", "holds NaN or infinity")
-    seeds = np.ascontiguousarray(np.broadcast_to(np.clip(seeds, chain.lower, chain.upper), (k, 6)))
+    seeds = np.clip(seeds, chain.lower, chain.upper)
     stop = tolerance or Tolerance()
     settings = np.array([stop.position, stop.rotation])
     q, singular = np.empty((k, 8, 6)), np.zeros(k, dtype=bool)

@@ -407,18 +407,8 @@ class KernelSolver:
                 raise InvalidArgumentError("targets", "must be of one kind in one batch")
             kind = kinds.pop()
             targets = np.stack([t.T for t in targets])
-        T = np.ascontiguousarray(targets, dtype=np.float64)
-        if T.ndim != 3 or T.shape[1:] != (4, 4):
-            raise InvalidArgumentError("targets", f"has shape {T.shape}; wanted (k, 4, 4)")
+        T, seeds = batch_arguments(chain, targets, q_seeds)
         k = len(T)
-        seeds = np.asarray(chain.q_middle if q_seeds is None else q_seeds, dtype=np.float64)
-        if seeds.shape not in ((k, chain.n), (chain.n,)):
-            raise InvalidArgumentError(
-                "q_seeds",
-                f"has shape {seeds.shape}; wanted ({k}, {chain.n}) or ({chain.n},): {', '.join(chain.joint_names)}",
-            )
-        seeds = np.ascontiguousarray(np.broadcast_to(seeds, (k, chain.n)))
-        T, seeds = _writable(T), _writable(seeds)
         rows = np.empty((k, chain.n + r.RECORD))
         entry = self._entries.get(4 * chain.form + kind) or self._compiled(chain, kind)  # type: ignore[attr-defined]
 
@@ -433,6 +423,27 @@ class KernelSolver:
                 chain.check_q(seeds[i], f"q_seeds[{i}]")
                 raise self.misfit(chain)
         return BatchSolution(rows, chain, self)
+
+
+def batch_arguments(
+    chain: Chain, targets: Any, q_seeds: Any
+) -> tuple[Float[np.ndarray, "k 4 4"], Float[np.ndarray, "k n"]]:
+    """Targets and seeds of a batch as contiguous arrays of matching shapes; their values are not looked at.
+
+    Raises:
+        InvalidArgumentError: the shapes don't fit each other or the chain.
+    """
+    T = np.ascontiguousarray(targets, dtype=np.float64)
+    if T.ndim != 3 or T.shape[1:] != (4, 4):
+        raise InvalidArgumentError("targets", f"has shape {T.shape}; wanted (k, 4, 4)")
+    k = len(T)
+    seeds = np.asarray(chain.q_middle if q_seeds is None else q_seeds, dtype=np.float64)
+    if seeds.shape not in ((k, chain.n), (chain.n,)):
+        raise InvalidArgumentError(
+            "q_seeds",
+            f"has shape {seeds.shape}; wanted ({k}, {chain.n}) or ({chain.n},): {', '.join(chain.joint_names)}",
+        )
+    return _writable(T), _writable(np.ascontiguousarray(np.broadcast_to(seeds, (k, chain.n))))
 
 
 def in_threads(work: Callable[[int, int], Any], k: int, threads: int | None = None) -> list[tuple[Any, int]]:
