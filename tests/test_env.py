@@ -291,7 +291,7 @@ def test_asynchronous_environments_agree_with_synchronous_ones(context):
         envs.reset(seed=5)
         for action in actions:
             observation, *_ = envs.step(action)
-        ends.append(observation)
+        ends.append(observation)  # type: ignore[possibly-undefined]
         envs.close()
     np.testing.assert_array_equal(ends[0], ends[1])
 
@@ -428,8 +428,8 @@ def test_reaching_the_goal_terminates_and_running_out_of_steps_truncates():
         assert not truncated
         if terminated:
             break
-    assert terminated
-    assert info["position_error"] <= 0.02
+    assert terminated  # type: ignore[possibly-undefined]
+    assert info["position_error"] <= 0.02  # type: ignore[possibly-undefined]
     env.reset(seed=0)
     ends = [env.step(np.zeros(2, np.float32))[2:4] for _ in range(100)]
     assert ends[-1] == (False, True)
@@ -498,10 +498,10 @@ def test_touching_an_obstacle_ends_the_episode_at_its_price_and_is_measured_to_t
         assert info["clearance"] == pytest.approx(gap, abs=1e-12)
         if terminated:
             break
-    assert terminated
-    assert info["collision"]
-    assert not info["is_success"]
-    assert reward < -50.0
+    assert terminated  # type: ignore[possibly-undefined]
+    assert info["collision"]  # type: ignore[possibly-undefined]
+    assert not info["is_success"]  # type: ignore[possibly-undefined]
+    assert reward < -50.0  # type: ignore[possibly-undefined]
 
 
 # --- actions ---
@@ -612,8 +612,8 @@ def test_inverse_kinematics_that_fails_says_so_and_stays_inside_the_limits(solve
         seen.add(info["ik_status"])
         assert load_robot("planar2").chain.within_limits(env.q)
     assert "converged" in seen
-    assert info["ik_status"] != "converged"
-    assert info["ik_position_error"] > 1e-4
+    assert info["ik_status"] != "converged"  # type: ignore[possibly-undefined]
+    assert info["ik_position_error"] > 1e-4  # type: ignore[possibly-undefined]
     assert np.isfinite(env.q).all()
 
 
@@ -733,7 +733,7 @@ def test_a_lower_gain_lags():
         env.reset(seed=0)
         for _ in range(5):
             _, _, _, _, info = env.step(np.full(2, 0.3))
-        errors.append(info["joint_error"])
+        errors.append(info["joint_error"])  # type: ignore[possibly-undefined]
         env.close()
     assert errors[0] > 100 * errors[1]
 
@@ -819,7 +819,7 @@ def test_lists_of_pictures_and_statistics_work():
     env.reset(seed=0)
     for _ in range(4):
         *_, info = env.step(np.zeros(2, np.float32))
-    assert info["episode"]["l"] == 4
+    assert info["episode"]["l"] == 4  # type: ignore[possibly-undefined]
     env.close()
 
 
@@ -883,13 +883,13 @@ def test_episodes_that_end_begin_anew_within_the_same_step_where_that_is_asked_f
     envs.reset(seed=0)
     for _ in range(5):
         observations, _, _, truncated, infos = envs.step(np.ones((3, 2)))
-    assert truncated.all()
+    assert truncated.all()  # type: ignore[possibly-undefined]
     home = load_robot("planar2").q_home.astype(np.float32)
-    np.testing.assert_array_equal(observations[:, :2], np.tile(home, (3, 1)))
-    for final in infos["final_obs"]:
+    np.testing.assert_array_equal(observations[:, :2], np.tile(home, (3, 1)))  # type: ignore[possibly-undefined]
+    for final in infos["final_obs"]:  # type: ignore[possibly-undefined]
         assert (np.abs(final[:2] - home) > 0.05).all()
-    assert infos["_final_obs"].all()
-    assert infos["final_info"]["position_error"].shape == (3,)
+    assert infos["_final_obs"].all()  # type: ignore[possibly-undefined]
+    assert infos["final_info"]["position_error"].shape == (3,)  # type: ignore[possibly-undefined]
 
 
 def test_some_of_the_arms_can_be_reset_alone():
@@ -1016,8 +1016,8 @@ def test_the_bridge_hands_on_where_an_episode_ended():
     envs.reset()
     for _ in range(3):
         observations, _, dones, infos = envs.step(np.ones((2, 2)))
-    assert dones.all()
-    for info, observation in zip(infos, observations, strict=True):
+    assert dones.all()  # type: ignore[possibly-undefined]
+    for info, observation in zip(infos, observations, strict=True):  # type: ignore[possibly-undefined]
         assert info["TimeLimit.truncated"]
         assert (info["terminal_observation"][:2] != observation[:2]).any()
         assert not info["is_success"]
