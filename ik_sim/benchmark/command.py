@@ -154,7 +154,9 @@ def _read_baseline(path: Path | None) -> dict[str, Any] | None:
         for key in ("plan", "reference", "entries"):
             found[key]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileFormatError(path, f"is no summary of a benchmark: {error}") from None
+        why = f"lacks {error}" if isinstance(error, KeyError) else error
+        advice = "give the summary.json of an earlier run's folder"
+        raise FileFormatError(path, f"is no summary of a benchmark ({why}); {advice}") from None
     return found
 
 
