@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from scipy.optimize import brentq
 from scipy.spatial.transform import Rotation
 
 import ik_sim
@@ -464,6 +465,25 @@ def test_a_wrist_inside_the_shoulder_cylinder_is_named_and_one_beside_it_has_eig
     )
     beside = all_solutions(UR5, se3.transform(down, np.array([-0.05, -0.1, 0.5])), turns=False)
     assert len(beside) == 8
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100)
+def test_a_wrist_just_inside_the_shoulder_cylinder_is_answered_by_the_posture_at_the_seed(seed: int) -> None:
+    q = np.concatenate([[0.0, 0.0], np.random.default_rng(seed).uniform(-1.2, 1.2, 4)])
+
+    def wrist(second: float) -> np.ndarray:
+        q[1] = second
+        T = UR5.fk(q)
+        return T[:3, 3] - UR_D6 * T[:3, 2]
+
+    q[1] = brentq(lambda second: wrist(second)[0], -np.pi, 0.0, xtol=1e-14)  # θ_1 = 0: the arm's plane is that of x
+    T = UR5.fk(q)
+    T[1, 3] -= 1e-6 * np.sign(wrist(q[1])[1])
+    solution = SOLVER.solve(UR5, T, q)
+    assert solution.status is Status.OUT_OF_REACH
+    assert_allclose(solution.q, q, atol=1e-2)
+    assert solution.position_error < 1e-5
 
 
 def wrist_at(distance: float) -> np.ndarray:

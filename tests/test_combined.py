@@ -484,7 +484,7 @@ def test_the_closed_form_leaves_the_straight_iiwa_by_a_small_step() -> None:
 def test_combined_as_it_comes_tracks_the_reference_task_on_one_branch(arm: str) -> None:
     tracked = track(arm, load_solver("combined"))
     assert tracked.converged.all()
-    assert tracked.step.max() < 0.25
+    assert tracked.step.max() < 0.2242  # the iiwa's step into the straight arm; out of it no step is that large
     assert tracked.position_error.max() <= EPSILON
 
 

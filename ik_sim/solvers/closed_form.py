@@ -311,55 +311,61 @@ def solve_ur(c, T, kind, s, out):
 
 @kernel
 def _why_no_ur_branch(c, D, seed, theta6, work, out):
-    """All branches once more, for the reason and for the joints that come nearest."""
-    theta, q = np.empty(6), np.empty(6)
-    least_gap, least_beyond, blocked, reachable = np.inf, np.inf, 0, 0
+    """Which ring radius the nearest of the four tips misses, or how the limits block what is in reach.
+
+    The joints are those that come nearest, and nearest to the seed among them.
+    """
+    p = int(c[PARAMETERS]) + 24
+    outer, inner = -c[p] - c[p + 1], abs(c[p] - c[p + 1])
+    theta, q, gaps = np.empty(6), np.empty(6), np.empty(4)
+    least, beside, dist, x, y, z = np.inf, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k1 in range(2):
+        s1, c1, beside = ur_plane(c, D[9], D[10], k1)
+        for k5 in range(2):
+            ur_link5(c, D, s1, c1, k5, theta6, work)
+            far = np.sqrt(work[3] * work[3] + work[4] * work[4] + work[5] * work[5])
+            gap = max(far - outer, inner - far)
+            gaps[2 * k1 + k5] = gap
+            if gap < least:
+                least, dist, x, y, z = gap, far, work[3], work[4], work[5]
+    if max(least, beside) <= REACH_SLACK:
+        _say_ur_blocked(c, D, seed, theta6, work, theta, q, out)
+        return
+    best = np.inf
+    for k in range(8):
+        if gaps[k // 2] > max(least, 0.0) or (k % 2 == 1 and least > 0.0):
+            continue  # farther than need be, or stretched or folded, where both elbows are one
+        ur_branch(c, D, k // 4, k // 2 % 2, k % 2, theta6, work, theta)
+        beyond, _, away = to_joints(c, theta, seed, q, 4)
+        if beyond > LIMIT_SLACK:
+            away += 1e6 * (1.0 + beyond)
+        if away < best:
+            best = away
+            r.copy(q, out)
+    if beside > REACH_SLACK:
+        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_CYLINDER, abs(c[p + 2]) - beside, abs(c[p + 2]))
+    elif dist > outer:
+        r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, dist - outer, outer, x / dist, y / dist, z / dist)
+    else:
+        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_INNER, inner - dist, inner)
+
+
+@kernel
+def _say_ur_blocked(c, D, seed, theta6, work, theta, q, out):
+    """All branches in reach once more, for the one that breaks its limits least."""
+    least, blocked, reachable = np.inf, 0, 0
     for k1 in range(2):
         for k5 in range(2):
             for k3 in range(2):
                 gap, singular = ur_branch(c, D, k1, k5, k3, theta6, work, theta)
-                if singular and k5 == 1:
-                    continue
-                beyond, where, _ = to_joints(c, theta, seed, q, 4)
-                if gap > REACH_SLACK:
-                    if reachable == 0 and gap < least_gap:
-                        least_gap = gap
-                        r.copy(q, out)
+                if gap > 2.0 * REACH_SLACK or (singular and k5 == 1):
                     continue
                 reachable += 1
-                if beyond < least_beyond:
-                    least_beyond, blocked = beyond, where
+                beyond, where, _ = to_joints(c, theta, seed, q, 4)
+                if beyond < least:
+                    least, blocked = beyond, where
                     r.copy(q, out)
-    if reachable > 0:
-        r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, float(reachable), float(blocked), least_beyond)
-        return
-    p = int(c[PARAMETERS]) + 24
-    rho = np.sqrt(D[9] * D[9] + D[10] * D[10])
-    if rho < abs(c[p + 2]) - REACH_SLACK:
-        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_CYLINDER, rho, abs(c[p + 2]))
-    else:
-        _say_ur_ring(c, D, theta6, work, out)
-
-
-@kernel
-def _say_ur_ring(c, D, theta6, work, out):
-    """Which ring radius the nearest of the four tips misses, and by how much."""
-    p = int(c[PARAMETERS]) + 24
-    outer, inner = -c[p] - c[p + 1], abs(c[p] - c[p + 1])
-    least, x, y, z = np.inf, 0.0, 0.0, 0.0
-    for k1 in range(2):
-        s1, c1, _ = ur_plane(c, D[9], D[10], k1)
-        for k5 in range(2):
-            ur_link5(c, D, s1, c1, k5, theta6, work)
-            dist = np.sqrt(work[3] * work[3] + work[4] * work[4] + work[5] * work[5])
-            gap = max(dist - outer, inner - dist)
-            if gap < least:
-                least, x, y, z = gap, work[3], work[4], work[5]
-    dist = np.sqrt(x * x + y * y + z * z)
-    if dist > outer:
-        r.say(c, out, r.OUT_OF_REACH, r.BEYOND_OUTER, dist - outer, outer, x / dist, y / dist, z / dist)
-    else:
-        r.say(c, out, r.OUT_OF_REACH, r.INSIDE_INNER, inner - dist, inner)
+    r.say(c, out, r.JOINT_LIMITS, r.BRANCHES_BLOCKED, float(reachable), float(blocked), least)
 
 
 # --- srs ---
@@ -545,6 +551,34 @@ def _branch(options, branch, q):
     return worst, where, distance
 
 
+def _needed_bits(branch: int) -> int:
+    """Which of the bits of `_illegal_bits` stand for this sign branch."""
+    b2, b4, b6 = branch & 1, branch >> 1 & 1, branch >> 2 & 1
+    return sum(1 << (2 * i + flip) for i, flip in enumerate((b2, b2, b2 ^ b4, b4, b4 ^ b6, b6, b6)))
+
+
+NEEDED_BITS = tuple(_needed_bits(branch) for branch in range(8))
+
+
+@kernel
+def _illegal_bits(c, theta):
+    """Bit 2 i + flipped is set where joint i, as it is or flipped (see `_both_ways`), breaks a limit at every turn."""
+    signs = int(c[PARAMETERS]) + 26
+    lower, upper = int(c[LOWER]), int(c[UPPER])
+    turn = 2.0 * np.pi
+    bits = 0
+    for i in range(7):
+        for flipped in range(2):
+            angle = theta[i]
+            if flipped == 1:
+                angle = -angle if i % 2 == 1 else angle + np.pi
+            above = c[signs + i] * (angle - c[signs + 7 + i]) - c[lower + i] + LIMIT_SLACK
+            above -= turn * np.floor(above / turn)
+            if above > c[upper + i] - c[lower + i] + 2.0 * LIMIT_SLACK:
+                bits |= 1 << (2 * i + flipped)
+    return bits
+
+
 @kernel
 def _branch_joints(c, D, g, cp, sp, branch, pairs, options, seed, free, d, theta, q):
     """Joints of one sign branch at an arm angle; free pairs depend on the signs and are worked out anew."""
@@ -653,7 +687,7 @@ def srs_roots(c, D, g, roots):
 
 
 MAX_ROOTS = 40
-ROOM = MAX_ROOTS + 30 + 2 * 42
+ROOM = MAX_ROOTS + 30 + 42
 
 
 @kernel
@@ -665,7 +699,7 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
     """
     roots, d = room[:MAX_ROOTS], room[MAX_ROOTS : MAX_ROOTS + 6]
     theta, trial = room[MAX_ROOTS + 16 : MAX_ROOTS + 23], room[MAX_ROOTS + 23 : MAX_ROOTS + 30]
-    at_middle, at_wanted = room[MAX_ROOTS + 30 : MAX_ROOTS + 72], room[MAX_ROOTS + 72 : MAX_ROOTS + 114]
+    options = room[MAX_ROOTS + 30 : MAX_ROOTS + 72]
     count = srs_roots(c, D, g, roots)
     least, blocked, best = np.inf, 0, np.inf
     # Gaps between roots, outwards from psi. Without roots the circle is one gap.
@@ -715,26 +749,25 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
         else:
             wanted = low + into
         cm, sm = np.cos(middle), np.sin(middle)
-        cw, sw = np.cos(wanted), np.sin(wanted)
         srs_directions(g, cm, sm, d)
         pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, theta)
-        _both_ways(c, theta, seed, at_middle)
-        wanted_known, wanted_pairs = False, 0
+        illegal = _illegal_bits(c, theta)
+        wanted_known, wanted_pairs, cw, sw = False, 0, 0.0, 0.0
         for branch in range(8):
-            beyond, where, _ = _branch_joints(c, D, g, cm, sm, branch, pairs, at_middle, seed, free, d, theta, trial)
-            if beyond > LIMIT_SLACK:
-                if beyond < least:
-                    least, blocked = beyond, where
-                    if not found:
-                        r.copy(trial, q)
+            if pairs:
+                beyond, _, _ = _branch_joints(c, D, g, cm, sm, branch, pairs, options, seed, free, d, theta, trial)
+                if beyond > LIMIT_SLACK:
+                    continue
+            elif illegal & NEEDED_BITS[branch]:
                 continue
             if not wanted_known:
+                cw, sw = np.cos(wanted), np.sin(wanted)
                 srs_directions(g, cw, sw, d)
                 wanted_pairs = srs_angles(D, d, 1.0, 1.0, 1.0, free, theta)
-                _both_ways(c, theta, seed, at_wanted)
+                _both_ways(c, theta, seed, options)
                 wanted_known = True
-            beyond, where, away = _branch_joints(
-                c, D, g, cw, sw, branch, wanted_pairs, at_wanted, seed, free, d, theta, trial
+            beyond, _, away = _branch_joints(
+                c, D, g, cw, sw, branch, wanted_pairs, options, seed, free, d, theta, trial
             )
             if beyond <= LIMIT_SLACK and away < best:
                 best, found, found_distance = away, True, distance
@@ -742,14 +775,18 @@ def srs_legal_near(c, D, g, psi, seed, free, room, q):
                 r.copy(trial, q)
     if found:
         return True, 0.0, 0
-    for i in range(count):  # a joint held still leaves no arc but single arm angles
-        cw, sw = np.cos(roots[i]), np.sin(roots[i])
+    for i in range(2 * gaps):  # a joint held still leaves no arc but single arm angles; middles for what misses least
+        angle = roots[i // 2] if count > 0 else -np.pi
+        if i % 2 == 1:
+            after = roots[i // 2 + 1] if i // 2 + 1 < count else (roots[0] if count > 0 else -np.pi) + 2.0 * np.pi
+            angle += 0.5 * (after - angle)
+        cw, sw = np.cos(angle), np.sin(angle)
         for branch in range(8):
             s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
             beyond, where, away = srs_joints(c, D, g, cw, sw, s2, s4, s6, seed, free, d, theta, trial)
             if beyond <= LIMIT_SLACK and away < best:
                 best, found = away, True
-                room[MAX_ROOTS + 8] = roots[i]
+                room[MAX_ROOTS + 8] = angle
                 r.copy(trial, q)
             elif not found and beyond < least:
                 least, blocked = beyond, where
@@ -838,12 +875,16 @@ def solve_srs(c, T, kind, s, out):
         g[10], g[12] = 0.0, 0.0
         g[9], g[11] = 1.0, 1.0
         best, least, blocked = np.inf, np.inf, 0
-        for branch in range(8):
+        own = (0 if s2 > 0.0 else 1) + (0 if s4 > 0.0 else 2) + (0 if s6 > 0.0 else 4)
+        for k in range(8):
+            branch = own ^ k  # the seed's own signs first
             b2, b4, b6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
             beyond, where, away = srs_joints(c, D, g, 1.0, 0.0, b2, b4, b6, seed, free, room, theta, q)
             if beyond <= LIMIT_SLACK and away < best:
                 best = away
                 r.copy(q, out)
+                if gap > REACH_SLACK:
+                    break  # on a miss one legal posture is as good as another
             elif beyond < least:
                 least, blocked = beyond, where
                 if best == np.inf:

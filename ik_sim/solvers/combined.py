@@ -316,6 +316,14 @@ def combined_srs(c, T, s, trace, data, counts, out):
     else:
         size = across
     nx, ny, nz = nx / size, ny / size, nz / size
+    if s[FROM_SEED] != 0.0 and abs(free[3]) < cf.STRAIGHT_SEED and cf.STRETCHED < g[13] < cf.NEXT_TO_STRAIGHT:
+        sign2, sign6 = -1.0 if free[1] < 0.0 else 1.0, -1.0 if free[5] < 0.0 else 1.0
+        if cf.srs_from_straight(c, D, g, sign2, sign6, seed, free, d, theta, trial, q):  # a straight elbow has no plane
+            psi, _, _, _ = cf.srs_seed(c, g, q, legal)
+            nx, ny, nz = (
+                g[3] * np.cos(psi) + g[6] * np.sin(psi), g[4] * np.cos(psi) + g[7] * np.sin(psi),
+                g[5] * np.cos(psi) + g[8] * np.sin(psi),
+            )  # fmt: skip
     along, across = start_direction(along, across, dist, l2, l3, s, 1.0)
     psi = cf.srs_elbow_direction_to_angle(g, nx, ny, nz)
     first_row = int(counts[ROW])
@@ -389,7 +397,11 @@ def _first_four(x, d):
 
 @kernel
 def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data, trace, counts, state, d):
-    """Link directions (to d): FABRIK in the plane of u and n, then SLSQP on the first four joints. Returns the miss."""
+    """Link directions (to d): FABRIK in the plane of u and n, then SLSQP. Returns the miss.
+
+    After a fixed number of cycles SLSQP works on the first four joints; after the predicted one on the two angles in
+    that plane, a third of the work.
+    """
     crawls = s[PREDICT] != 0.0 and predicted_cycles(l2, l3, g[13], s[r.TOLERANCE_POSITION]) > s[PREDICT]
     if crawls:
         most = 0
@@ -404,6 +416,21 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
     d[3], d[4], d[5] = fa * g[0] + fb * nx, fa * g[1] + fb * ny, fa * g[2] + fb * nz
     if miss <= s[r.TOLERANCE_POSITION] or s[WITH_SLSQP] == 0.0 or work_left(s, counts) <= 0:
         return miss
+    if s[PREDICT] == 0.0:
+        miss = _optimise_first_four(c, g, l2, l3, dist, seed, free, s, data, trace, counts, d)
+        if miss <= s[r.TOLERANCE_POSITION] or work_left(s, counts) <= 0:
+            return miss
+        # θ_2 = 0 and θ_3 = ±90° are stationary for these angles though not for the arm: finish in the elbow's plane.
+    miss = _optimise_in_plane(l2, l3, dist, state, s, data, trace, counts)
+    for i in range(2):
+        a, b = state[2 * i], state[2 * i + 1]
+        d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
+    return miss
+
+
+@kernel
+def _optimise_first_four(c, g, l2, l3, dist, seed, free, s, data, trace, counts, d):
+    """SLSQP on the first four joints, as the source has it, from the link directions in d and back to them."""
     x = np.empty(4)
     _shoulder_angles(c, d, seed, free, x)
     place = nlopt_c.PARAMETERS
@@ -424,14 +451,7 @@ def _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data,
                 row[0], row[1], row[2] = 2.0, np.sqrt(log[i, 0]), 0.0
                 _first_four(log[i, 1:], row[3:])
                 counts[ROW] += 1.0
-    if np.sqrt(f) <= s[r.TOLERANCE_POSITION] or work_left(s, counts) <= 0:
-        return np.sqrt(f)
-    # θ_2 = 0 and θ_3 = ±90° are stationary for these angles though not for the arm: finish in the elbow's plane.
-    miss = _optimise_in_plane(l2, l3, dist, state, s, data, trace, counts)
-    for i in range(2):
-        a, b = state[2 * i], state[2 * i + 1]
-        d[3 * i], d[3 * i + 1], d[3 * i + 2] = a * g[0] + b * nx, a * g[1] + b * ny, a * g[2] + b * nz
-    return miss
+    return np.sqrt(f)
 
 
 @kernel
@@ -628,7 +648,8 @@ class Combined(KernelSolver):
     switch_after: int | Literal["predicted"] = "predicted"
     """n_l, the cycles before SLSQP takes over (the source picks 5 for the UR5, 15 for the iiwa); "predicted" goes to
     SLSQP at once where the known bend of the answer tells that FABRIK would need more than 200 cycles, about the cost
-    of an SLSQP run, and lets FABRIK finish elsewhere. A whole chain switches after 15 cycles then."""
+    of an SLSQP run, and lets FABRIK finish elsewhere. SLSQP then takes the two angles in the elbow's plane; after a
+    fixed n_l, on the srs family, the first four joints, as the source has it. A whole chain switches after 15 cycles."""
     stopping_rule: Literal["precise", "stopval", "ftol"] = "precise"
     """Of SLSQP on f = miss²: precise is f ≤ 1e-6 ε²; stopval f ≤ ε²; ftol a change of f ≤ ε², as the source has it,
     which loses up to 3 % of poses."""

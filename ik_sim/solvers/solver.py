@@ -25,6 +25,7 @@ from ik_sim.compiled import Pointer, kernel
 from ik_sim.errors import InvalidArgumentError
 from ik_sim.se3 import check_pose
 from ik_sim.solvers import record as r
+from ik_sim.solvers.reasons import sentence
 from ik_sim.target import POINT, POSE, Target, Tolerance
 
 
@@ -124,8 +125,6 @@ class Solution:
     @property
     def reason(self) -> str:
         """Why the solve ended as it did, in one sentence with its numbers."""
-        from ik_sim.solvers.reasons import sentence
-
         return sentence(self._row, self._chain, self._solver)
 
     def __repr__(self) -> str:
