@@ -39,7 +39,9 @@ class ControlSettings:
     gravity: tuple[float, ...] = (0.0, 0.0, -9.81)
     """In the world [m/s²]."""
     physics_rate: float = 240.0
-    """Physics steps per second [Hz]; the servo gets a new setpoint at each."""
+    """Physics steps per second [Hz]; the servo gets a new setpoint at each, and each is logged."""
+    substeps: int = 1
+    """Into how many a physics step is cut; the servo gets a setpoint and its gains act in each, the last is logged."""
     constraint_solver: str = "direct"
     """direct: motors solved exactly (Dantzig); iterative: `solver_iterations` sweeps, as PyBullet does by itself."""
     solver_iterations: int = 50
@@ -74,7 +76,8 @@ class ControlSettings:
         for name in ("payload_offset", "gravity"):
             if len(getattr(self, name)) != 3 or not all(map(math.isfinite, getattr(self, name))):
                 raise InvalidArgumentError(name, f"must be three finite numbers, not {getattr(self, name)}")
-        if self.solver_iterations < 1:
-            raise InvalidArgumentError("solver_iterations", f"must be at least 1, not {self.solver_iterations}")
+        for name in ("substeps", "solver_iterations"):
+            if getattr(self, name) < 1:
+                raise InvalidArgumentError(name, f"must be at least 1, not {getattr(self, name)}")
         if not (math.isfinite(self.residual_threshold) and self.residual_threshold >= 0.0):
             raise InvalidArgumentError("residual_threshold", f"must be 0 or more, not {self.residual_threshold}")

@@ -13,8 +13,9 @@ What PyBullet does by itself and what is done about it here (each of these has c
   told otherwise.
 - The joints' order and numbers are PyBullet's own: joints go by name. Joints beside the arm (fingers, lids) are held,
   mimic joints follow their master.
-- A motor's torque limit times the *whole* step bounds the impulse of every sub-step: sub-steps would multiply the
-  torque. More steps per second (`physics_rate`) do what sub-steps are for.
+- A motor's torque limit times the *whole* step bounds the impulse of every sub-step, and a servo is at its setpoint
+  after the first: PyBullet's own sub-steps would multiply torque and speed. Ours (`substeps`) are steps, each with a
+  setpoint of its own.
 - The default constraint solver stops early, and its rest looks like tracking error; here motors are solved exactly.
 - C code prints to stdout: file descriptor 1 is turned away around every call that may print.
 - Asking for a window without a display ends the process: the display is tried first.
@@ -246,7 +247,7 @@ class Simulation:
         """Let physics run for that many steps."""
         self._check_open()
         step, client = self._p.stepSimulation, self._client
-        for _ in range(steps):
+        for _ in range(steps * self.control.substeps):
             step(physicsClientId=client)
         self._read()
 
@@ -260,11 +261,13 @@ class Simulation:
         if steps < 1:
             raise InvalidArgumentError("steps", f"must be 1 or more, not {steps}")
         goal, clipped = self._clip(q)
-        setpoints = self.setpoint + _shares(steps) * (goal - self.setpoint)
-        self.setpoint = setpoints[-1] = goal  # to the last bit
+        parts = self.control.substeps
+        every = self.setpoint + _shares(steps * parts) * (goal - self.setpoint)
+        self.setpoint = every[-1] = goal  # to the last bit
+        setpoints = every[parts - 1 :: parts]
         q_before = self._state[:, 0].copy()
         if self.control.mode != "position":
-            states = self._drive_steps(setpoints)
+            states = self._drive_steps(every)
             self._state = states[-1]
             contact = self._take_contacts()
             return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped, *contact)
@@ -276,9 +279,11 @@ class Simulation:
         touchable = bool(self.control.boxes)
         self._draw(False)
         # Arguments by position and a plain loop over what is read: by name and by iterators costs a sixth more.
-        for targets in self._arm(setpoints):
+        for k, targets in enumerate(self._arm(every), 1):
             send(body, indices, how, targets, at_rest, forces, gains, velocity_gains, client)
             step(client)
+            if k % parts:
+                continue
             for value, speed, _, torque in read(body, q_indices, client):
                 numbers += (value, speed, torque)
             if touchable:
@@ -288,10 +293,10 @@ class Simulation:
         contact = self._take_contacts()
         return Motion(q_before, setpoints, states, self.torque_limits, self.speed_limits, clipped, *contact)
 
-    def _drive_steps(self, setpoints: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k n 3"]:
-        """A step for each setpoint by velocity or by computed torque; the states at their ends.
+    def _drive_steps(self, setpoints: Float[np.ndarray, "j n"]) -> Float[np.ndarray, "k n 3"]:
+        """A sub-step for each setpoint by velocity or by computed torque; the states at the ends of whole steps.
 
-        With setpoint s, the one before it p, and the one before that o, both [rad] per step of length h,
+        With setpoint s, the one before it p, and the one before that o, both [rad] per sub-step of length h,
 
             velocity:  v = (s - p) / h + g (p - q) / h                         what the motor is told
             torque:    a = [(s - p) - (p - o) + d ((p - o) - v h) + g (p - q)] / h²
@@ -299,7 +304,7 @@ class Simulation:
 
         so that gains of 1 remove an error within one step, in either mode.
         """
-        p, client, body, h = self._p, self._client, self._body, self.time_step
+        p, client, body, h = self._p, self._client, self._body, self.time_step / self.control.substeps
         g, d, indices = self._position_gain, self._velocity_gain, self._arm_indices
         limits, forces = np.array(self._all_speeds[: len(indices)]), np.array(self._arm_forces)
         rows, of_q = np.array(self._arm(setpoints)), [indices.index(i) for i in self._q_indices]
@@ -316,7 +321,7 @@ class Simulation:
         found = []
         self._draw(False)
         state = np.array([s[:2] for s in p.getJointStates(body, indices, physicsClientId=client)])
-        for target in rows:
+        for k, target in enumerate(rows, 1):
             q, v, ahead = state[:, 0], state[:, 1], target - before
             if torque_mode:
                 wanted = v + (ahead - last_step + d * (last_step - v * h) + g * (before - q)) / h
@@ -341,13 +346,14 @@ class Simulation:
                 )  # fmt: skip
                 applied = None
             p.stepSimulation(physicsClientId=client)
-            if self.control.boxes:
-                self._feel()
             rest = np.array([_VALUE_SPEED_TORQUE(s) for s in p.getJointStates(body, indices, physicsClientId=client)])
             if applied is not None:  # PyBullet reports only what its motors do
                 rest[:, 2] = applied
             state = rest[:, :2]
-            found.append(rest[of_q])
+            if k % self.control.substeps == 0:
+                found.append(rest[of_q])
+                if self.control.boxes:
+                    self._feel()
             before, last_step = target, ahead
         self._driven = before, last_step
         return np.stack(found)
@@ -448,6 +454,7 @@ class Simulation:
             "boxes": [list(box) for box in self.control.boxes],
             "gravity": list(self.control.gravity),
             "physics_rate": self.control.physics_rate,
+            "substeps": self.control.substeps,
             "constraint_solver": self.control.constraint_solver,
             "solver_iterations": self.control.solver_iterations,
             "residual_threshold": self.control.residual_threshold,
@@ -506,7 +513,7 @@ class Simulation:
         direct = c.constraint_solver == "direct"
         p.setPhysicsEngineParameter(
             enableFileCaching=0,
-            fixedTimeStep=1.0 / c.physics_rate,
+            fixedTimeStep=1.0 / (c.physics_rate * c.substeps),
             numSubSteps=0,
             numSolverIterations=c.solver_iterations,
             solverResidualThreshold=c.residual_threshold,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ik_sim.control import ControlSettings
+from ik_sim.control import CONTROL_MODES, ControlSettings
 from ik_sim.errors import DisplayError, IkSimError, InvalidArgumentError, MissingDependencyError
 from ik_sim.robots import load_robot
 from ik_sim.se3 import rotation_exp, transform
@@ -133,6 +133,25 @@ def test_the_direct_constraint_solver_agrees_with_pybullets_iterative_one():
         with Simulation(UR5, choice) as simulation:
             ends.append(simulation.move(UR5.q_home + 0.2, 60).q[-1])
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)  # with saturated motors, after a quarter of a second
+
+
+@pytest.mark.parametrize("mode", CONTROL_MODES)
+def test_a_step_cut_into_substeps_is_that_many_shorter_steps_of_which_the_last_is_logged(mode):
+    q_end, weak = UR5.q_home + 0.3, {"mode": mode, "position_gain": 0.4, "torque_scale": 0.3}  # lags and saturates
+    with Simulation(UR5, ControlSettings(physics_rate=100.0, substeps=5, **weak)) as simulation:
+        coarse = simulation.move(q_end, 12)
+        assert simulation.time_step == 0.01
+        assert simulation.settings()["substeps"] == 5
+        simulation.step(3)
+        held = simulation.q
+    with Simulation(UR5, ControlSettings(physics_rate=500.0, **weak)) as simulation:
+        fine = simulation.move(q_end, 60)
+        simulation.step(15)
+        np.testing.assert_array_equal(held, simulation.q)
+    assert len(coarse.q) == 12
+    assert fine.torque_saturated.any()
+    np.testing.assert_array_equal(coarse.states, fine.states[4::5])
+    np.testing.assert_array_equal(coarse.setpoint, fine.setpoint[4::5])
 
 
 def test_steps_at_low_gain_lag_as_the_gain_says():

@@ -96,7 +96,7 @@ class PhysicsMotion:
             control = replace(control, payload=max(setup.randomise.payload[1], 1e-6))
         # One PyBullet step is a period; `numSubSteps` cuts it into physics steps.
         self._control = replace(
-            control, physics_rate=1.0 / setup.period, torque_scale=control.torque_scale / setup.substeps
+            control, physics_rate=1.0 / setup.period, substeps=1, torque_scale=control.torque_scale / setup.substeps
         )
 
     def _open(self, i: int) -> Simulation:

@@ -207,7 +207,7 @@ def make_setup(
             "control_rate",
             f"{1.0 / period:g} actions per second are more than the {settings.physics_rate:g} physics steps",
         )
-    substeps = max(1, round(settings.physics_rate * period))
+    substeps = max(1, round(settings.physics_rate * settings.substeps * period))
     for name, value, low, high in (
         ("speed", speed, 0.0, 1.0), ("goal_range", goal_range, 0.0, 1.0), ("start_range", start_range, -1.0, 1.0),
     ):  # fmt: skip
