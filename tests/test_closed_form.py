@@ -21,8 +21,9 @@ from ik_sim import se3
 from ik_sim.chain import Chain
 from ik_sim.errors import IkSimError
 from ik_sim.solvers import Status, load_solver
-from ik_sim.solvers import closed_form as cf
+from ik_sim.solvers import ideal_arm as ideal
 from ik_sim.solvers.all_solutions import all_solutions, arm_angle_arcs
+from ik_sim.solvers.srs_arm import CIRCLE, ROOM, srs_circle, srs_legal_near, srs_seed
 from ik_sim.target import Target
 
 assert_allclose = functools.partial(np.testing.assert_allclose, rtol=0.0)  # tolerances below are absolute
@@ -389,13 +390,13 @@ def test_the_search_for_a_legal_arm_angle_reads_no_memory_that_nobody_wrote() ->
     c, rng = IIWA.packed, np.random.default_rng(16)
     for _ in range(300):
         T, seed = IIWA.fk(IIWA.random_q(rng)), IIWA.random_q(rng)
-        D, g, free = cf.family_target(c, T), np.zeros(cf.CIRCLE), np.zeros(7)
-        cf.srs_circle(c, D, g)
-        cf.srs_seed(c, g, seed, free)
+        D, g, free = ideal.family_target(c, T), np.zeros(CIRCLE), np.zeros(7)
+        srs_circle(c, D, g)
+        srs_seed(c, g, seed, free)
         answers = []
         for before in (np.nan, -3.0, 0.0, 3.0):
-            room, q = np.full(cf.ROOM, before), np.zeros(7)
-            found = cf.srs_legal_near(c, D, g, -3.1, seed, free, room, q)  # below the first root on most poses
+            room, q = np.full(ROOM, before), np.zeros(7)
+            found = srs_legal_near(c, D, g, -3.1, seed, free, room, q)  # below the first root on most poses
             answers.append((found[0], *q))
         assert answers == [answers[0]] * 4
 

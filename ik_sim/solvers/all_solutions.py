@@ -17,10 +17,13 @@ from jaxtyping import Float
 from ik_sim.chain import Chain
 from ik_sim.compiled import kernel
 from ik_sim.errors import IkSimError, InvalidArgumentError
-from ik_sim.solvers import closed_form as cf
+from ik_sim.solvers import ideal_arm as ideal
 from ik_sim.solvers import record as r
+from ik_sim.solvers.closed_form import ClosedForm, supports
 from ik_sim.solvers.levenberg_marquardt import polish
 from ik_sim.solvers.solver import Solution, Status, check_target
+from ik_sim.solvers.srs_arm import CIRCLE, MAX_ROOTS, STRETCHED, srs_circle, srs_joints, srs_roots, srs_seed
+from ik_sim.solvers.ur_arm import ur_branch, ur_plane
 from ik_sim.target import KIND_NAMES, POSE, Target, Tolerance
 
 ALMOST_SINGULAR = 1e-6  # [rad] a wrist this straight is marked singular: rounding decides where joints 4 and 6 are
@@ -61,24 +64,24 @@ SIGNS = tuple((1 - 2 * (b & 1), 1 - (b & 2), 1 - (b & 4) // 2) for b in range(8)
 
 @kernel
 def _ur_rows(c, T, seed, theta, singular):
-    D = cf.family_target(c, T)
+    D = ideal.family_target(c, T)
     work = np.empty(6)
     row = 0
-    theta6 = cf.family_angle(c, seed, 5, 4)
+    theta6 = ideal.family_angle(c, seed, 5, 4)
     for k1 in range(2):
         for k5 in range(2):
             for k3 in range(2):
-                gap, free = cf.ur_branch(c, D, k1, k5, k3, theta6, work, theta[row])
-                if gap <= cf.REACH_SLACK and not (free and k5 == 1):
+                gap, free = ur_branch(c, D, k1, k5, k3, theta6, work, theta[row])
+                if gap <= ideal.REACH_SLACK and not (free and k5 == 1):
                     singular[row] = 1.0 if free or abs(np.sin(theta[row, 4])) < ALMOST_SINGULAR else 0.0
                     row += 1
         # Of a wrist that is singular but for the target's rounding, joint 6 may as well keep the seed's value.
-        s1, c1, inside = cf.ur_plane(c, D[9], D[10], k1)
+        s1, c1, inside = ur_plane(c, D[9], D[10], k1)
         E, angle = _straight_wrist(D, s1, c1)
-        if inside <= cf.REACH_SLACK and 1e-10 <= angle < ALMOST_SINGULAR:
+        if inside <= ideal.REACH_SLACK and 1e-10 <= angle < ALMOST_SINGULAR:
             for k3 in range(2):
-                gap, free = cf.ur_branch(c, E, k1, 0, k3, theta6, work, theta[row])
-                if gap <= cf.REACH_SLACK:
+                gap, free = ur_branch(c, E, k1, 0, k3, theta6, work, theta[row])
+                if gap <= ideal.REACH_SLACK:
                     singular[row] = 1.0
                     row += 1
     return row
@@ -112,29 +115,29 @@ def _straight_wrist(D, s1, c1):
 
 @kernel
 def _srs_circle_alone(c, T, g):
-    D = cf.family_target(c, T)
-    return cf.srs_circle(c, D, g)
+    D = ideal.family_target(c, T)
+    return srs_circle(c, D, g)
 
 
 @kernel
 def _srs_roots_alone(c, T, g, roots):
-    return cf.srs_roots(c, cf.family_target(c, T), g, roots)
+    return srs_roots(c, ideal.family_target(c, T), g, roots)
 
 
 @kernel
 def _srs_at(c, T, g, psi, s2, s4, s6, seed, q):
     """Joints at one arm angle and sign branch; returns (violation, joint)."""
-    D = cf.family_target(c, T)
+    D = ideal.family_target(c, T)
     free, theta, d = np.empty(7), np.empty(7), np.empty(6)
-    cf.srs_seed(c, g, seed, free)
-    beyond, where, _ = cf.srs_joints(c, D, g, np.cos(psi), np.sin(psi), s2, s4, s6, seed, free, d, theta, q)
+    srs_seed(c, g, seed, free)
+    beyond, where, _ = srs_joints(c, D, g, np.cos(psi), np.sin(psi), s2, s4, s6, seed, free, d, theta, q)
     return beyond, where
 
 
 @kernel
 def _seed_arm_angle(c, g, seed):
     free = np.empty(7)
-    psi, _, _, _ = cf.srs_seed(c, g, seed, free)
+    psi, _, _, _ = srs_seed(c, g, seed, free)
     return psi
 
 
@@ -177,13 +180,13 @@ def all_solutions(
     T, kind = (target.T, target.kind) if isinstance(target, Target) else (target, POSE)
     T = check_target(T, kind)
     seed = chain.clip(chain.q_middle if q_seed is None else q_seed)
-    if not cf.supports(chain.family, kind):
+    if not supports(chain.family, kind):
         raise IkSimError(
             f"no closed form lists all solutions of a {KIND_NAMES[kind]} target on a {chain.family} chain; "
             "closed forms exist for poses on ur, srs and planar3 chains and for points on planar2"
         )
     rows, singular = _rows(chain, T, kind, seed, arm_angle, samples)
-    solver = cf.ClosedForm(stop=tolerance or Tolerance())
+    solver = ClosedForm(stop=tolerance or Tolerance())
     found = SolutionSet()
     branches: list[tuple[Float[np.ndarray, "n"], list[Float[np.ndarray, "n"]]]] = []  # each with its rows
     alike = 10 * MERGED if chain.form < 10 else 0.1  # polishing may bring two branches together
@@ -233,11 +236,11 @@ def _rows(
     if chain.family != "srs":
         rows = _planar(chain, T, kind, seed)
         return rows, [0.0] * len(rows)
-    g = np.empty(cf.CIRCLE)
-    if _srs_circle_alone(c, T, g) > cf.REACH_SLACK:
+    g = np.empty(CIRCLE)
+    if _srs_circle_alone(c, T, g) > ideal.REACH_SLACK:
         return [], []
-    if g[13] < cf.STRETCHED:  # no circle: the nearest solution of each sign branch is what there is
-        alone = cf.ClosedForm().solve(chain, T, seed)
+    if g[13] < STRETCHED:  # no circle: the nearest solution of each sign branch is what there is
+        alone = ClosedForm().solve(chain, T, seed)
         return ([alone.q], [1.0]) if alone.converged else ([], [])
     rows, q = [], np.empty(7)
     if isinstance(arm_angle, int | float):
@@ -254,7 +257,7 @@ def _rows(
         raise InvalidArgumentError("arm_angle", f'must be a number [rad], "nearest" or "middle", not {arm_angle!r}')
     for (s2, s4, s6), psi in places:
         beyond, _ = _srs_at(c, T, g, psi, float(s2), float(s4), float(s6), seed, q)
-        if beyond <= cf.LIMIT_SLACK:
+        if beyond <= ideal.LIMIT_SLACK:
             rows.append(q.copy())
     return rows, [0.0] * len(rows)
 
@@ -264,7 +267,7 @@ def _planar(chain: Chain, T: Any, kind: int, seed: Any) -> list[Float[np.ndarray
     free = chain.with_limits(dict.fromkeys(chain.joint_names, (-np.inf, np.inf)))
     assert free.family_fit is not None
     sign, offset = free.family_fit.sign, free.family_fit.offset
-    first = cf.ClosedForm().solve(free, Target(T, kind), seed)
+    first = ClosedForm().solve(free, Target(T, kind), seed)
     if not first.converged:
         return []
     theta = sign * first.q + offset
@@ -299,7 +302,7 @@ def _nearest(chain: Chain, q: Any, seed: Any) -> Float[np.ndarray, "n"] | None:
     out = np.empty(chain.n)
     for i in range(chain.n):
         out[i], beyond = r.nearest_turn(q[i], seed[i], chain.lower[i], chain.upper[i])
-        if beyond > cf.LIMIT_SLACK:
+        if beyond > ideal.LIMIT_SLACK:
             return None
     return out
 
@@ -313,8 +316,8 @@ def _turned(chain: Chain, q: Any, seed: Any) -> list[Float[np.ndarray, "n"]]:
             options.append([q[i]])
             continue
         turns = range(
-            int(np.ceil((low - q[i] - cf.LIMIT_SLACK) / (2 * np.pi))),
-            int(np.floor((high - q[i] + cf.LIMIT_SLACK) / (2 * np.pi))) + 1,
+            int(np.ceil((low - q[i] - ideal.LIMIT_SLACK) / (2 * np.pi))),
+            int(np.floor((high - q[i] + ideal.LIMIT_SLACK) / (2 * np.pi))) + 1,
         )
         options.append([q[i] + 2 * np.pi * k for k in turns] or [q[i]])
     return [np.array(choice) for choice in itertools.product(*options)]
@@ -334,10 +337,10 @@ def arm_angle_arcs(chain: Chain, target: Any) -> list[Arc]:
         raise IkSimError(
             f"arm angles belong to seven-joint arms with spherical shoulder and wrist, not to a {chain.family} chain"
         )
-    c, g, roots = chain.packed, np.empty(cf.CIRCLE), np.empty(cf.MAX_ROOTS)
-    if _srs_circle_alone(c, T, g) > cf.REACH_SLACK:
+    c, g, roots = chain.packed, np.empty(CIRCLE), np.empty(MAX_ROOTS)
+    if _srs_circle_alone(c, T, g) > ideal.REACH_SLACK:
         return []
-    if g[13] < cf.STRETCHED:
+    if g[13] < STRETCHED:
         raise IkSimError("the elbow is straight at this pose: it stays where it is at every arm angle")
     ends = roots[: _srs_roots_alone(c, T, g, roots)]
     seed, q, arcs = np.array(chain.q_middle), np.empty(7), []
@@ -348,7 +351,7 @@ def arm_angle_arcs(chain: Chain, target: Any) -> list[Arc]:
             if high - low < 1e-12:
                 continue
             beyond, _ = _srs_at(c, T, g, 0.5 * (low + high), float(signs[0]), float(signs[1]), float(signs[2]), seed, q)
-            if beyond > cf.LIMIT_SLACK:
+            if beyond > ideal.LIMIT_SLACK:
                 continue
             if legal and legal[-1][1] == low:
                 legal[-1] = (legal[-1][0], high)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ik_sim.solvers import closed_form as cf
+from ik_sim.solvers.closed_form import ClosedForm, supports
 from ik_sim.solvers.levenberg_marquardt import LevenbergMarquardt, solve_levenberg_marquardt
 from ik_sim.target import Tolerance
 
@@ -23,6 +23,6 @@ class Auto(LevenbergMarquardt):
 
     def kernel_for(self, family: str, near: bool, kind: int) -> Any:
         """The choice; both kernels read the tolerances from the same places."""
-        if cf.supports(family, kind):
-            return cf.ClosedForm.kernel_for(cf.ClosedForm(), family, near, kind)
+        if supports(family, kind):
+            return ClosedForm.kernel_for(ClosedForm(), family, near, kind)
         return solve_levenberg_marquardt

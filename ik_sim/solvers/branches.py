@@ -18,9 +18,10 @@ from numba.np.unsafe import ndarray
 from ik_sim.chain import FRAMES, LOWER, PARAMETERS, Chain
 from ik_sim.compiled import kernel
 from ik_sim.errors import IkSimError, InvalidArgumentError
-from ik_sim.solvers import closed_form as cf
+from ik_sim.solvers import ideal_arm as ideal
 from ik_sim.solvers import record as r
 from ik_sim.solvers.solver import batch_arguments, check_target, in_threads
+from ik_sim.solvers.ur_arm import ur_branch
 from ik_sim.target import POSE, Tolerance
 
 to_fixed_tuple: Any = ndarray.to_fixed_tuple  # an array's numbers as scalars, which loops keep in registers
@@ -335,12 +336,12 @@ def ur_branches(c, T, seeds, s, first, last, q, position, rotation, outside, sin
 @kernel
 def _one_by_one(c, T, seed, s, q, position, rotation, outside):
     """The branches of a pose whose wrist is singular or nearly so: joint 6 keeps the seed's value where it is free."""
-    D = cf.family_target(c, T)
-    theta6 = cf.family_angle(c, seed, 5, 4)
+    D = ideal.family_target(c, T)
+    theta6 = ideal.family_angle(c, seed, 5, 4)
     work, theta, row = np.empty(6), np.empty(6), np.zeros(6 + r.RECORD)
     for branch in range(8):
-        cf.ur_branch(c, D, branch & 1, branch >> 1 & 1, branch >> 2, theta6, work, theta)
-        outside[branch], _, _ = cf.to_joints(c, theta, seed, row, 4)
+        ur_branch(c, D, branch & 1, branch >> 1 & 1, branch >> 2, theta6, work, theta)
+        outside[branch], _, _ = ideal.to_joints(c, theta, seed, row, 4)
         r.judge(c, T, POSE, s, row)
         r.copy(row[:6], q[branch])
         position[branch], rotation[branch] = row[6 + r.POSITION_ERROR], row[6 + r.ROTATION_ERROR]

@@ -23,11 +23,30 @@ import numpy as np
 from ik_sim.chain import DOF, FAMILY, JOINTS, LOWER, PARAMETERS, UPPER
 from ik_sim.compiled import kernel
 from ik_sim.errors import InvalidArgumentError
-from ik_sim.solvers import closed_form as cf
 from ik_sim.solvers import hinge_fabrik, nlopt_c, slsqp
+from ik_sim.solvers import ideal_arm as ideal
 from ik_sim.solvers import iterating as it
 from ik_sim.solvers import record as r
+from ik_sim.solvers.closed_form import finish_on_real
 from ik_sim.solvers.solver import KernelSolver
+from ik_sim.solvers.srs_arm import (
+    CIRCLE,
+    MAX_ROOTS,
+    NEXT_TO_STRAIGHT,
+    ROOM,
+    STRAIGHT_SEED,
+    STRETCHED,
+    elbow_range,
+    share_pairs,
+    solve_srs,
+    srs_angles,
+    srs_circle,
+    srs_elbow_direction_to_angle,
+    srs_from_straight,
+    srs_legal_near,
+    srs_seed,
+)
+from ik_sim.solvers.ur_arm import solve_ur, ur_angles, ur_link5, ur_plane
 from ik_sim.target import POSE, Tolerance
 
 # Settings behind the shared ones.
@@ -109,7 +128,7 @@ def work_left(s, counts):
 @kernel
 def in_plane(l2, l3, dist, along, across, s, data, trace, counts, state):
     """Elbow direction (to state[0:2]) for a tip at (dist, 0): FABRIK, then SLSQP on the two angles if it hasn't arrived."""
-    if s[PREDICT] != 0.0 and predicted_cycles(l2, l3, cf.bend(l2, l3, dist), s[r.TOLERANCE_POSITION]) > s[PREDICT]:
+    if s[PREDICT] != 0.0 and predicted_cycles(l2, l3, ideal.bend(l2, l3, dist), s[r.TOLERANCE_POSITION]) > s[PREDICT]:
         most = 0
     else:
         most = min(int(s[CYCLES]), work_left(s, counts))
@@ -178,33 +197,33 @@ def start_direction(vx, vy, dist, l2, l3, s, side):
 @kernel
 def combined_ur(c, T, s, trace, data, counts, out):
     """All reachable targets of the UR family, each solved by `in_plane`; the nearest accepted answer stays in `out`."""
-    D = cf.family_target(c, T)
+    D = ideal.family_target(c, T)
     p = int(c[PARAMETERS]) + 24
     l2, l3 = -c[p], -c[p + 1]
     work, theta, q, seed, best, state = np.empty(6), np.empty(6), np.empty(6), np.empty(6), np.empty(6), np.empty(4)
     for i in range(6):
         seed[i] = out[i]
         best[i] = out[i]
-    theta6 = cf.family_angle(c, seed, 5, 4)
+    theta6 = ideal.family_angle(c, seed, 5, 4)
     if s[FROM_SEED] != 0.0:
-        t2 = cf.family_angle(c, seed, 1, 4)
+        t2 = ideal.family_angle(c, seed, 1, 4)
         v1, v0 = -np.cos(t2), -np.sin(t2)  # the seed's elbow direction along x_1 and z_0, in whichever plane
-        t23 = t2 + cf.family_angle(c, seed, 2, 4)
+        t23 = t2 + ideal.family_angle(c, seed, 2, 4)
         side0 = -(v1 * -np.sin(t23) - v0 * -np.cos(t23))  # which way the elbow lies off the seed's own line
     else:
         v1, v0, side0 = -1.0, 0.0, 0.0
     nearest, least_miss, least_beyond, blocked, reachable, arrived, last_bend = np.inf, np.inf, np.inf, 0, 0, 0, 0.0
     for k1 in range(2):
-        s1, c1, inside = cf.ur_plane(c, D[9], D[10], k1)
-        if inside > cf.REACH_SLACK:
+        s1, c1, inside = ur_plane(c, D[9], D[10], k1)
+        if inside > ideal.REACH_SLACK:
             continue
         for k5 in range(2):
-            singular = cf.ur_link5(c, D, s1, c1, k5, theta6, work)
+            singular = ur_link5(c, D, s1, c1, k5, theta6, work)
             if singular and k5 == 1:
                 continue
             w1, w0 = work[3] * c1 + work[4] * s1, work[5]
             dist = np.sqrt(w1 * w1 + w0 * w0)
-            if dist > l2 + l3 + cf.REACH_SLACK or dist < abs(l2 - l3) - cf.REACH_SLACK:
+            if dist > l2 + l3 + ideal.REACH_SLACK or dist < abs(l2 - l3) - ideal.REACH_SLACK:
                 continue
             reachable += 1
             u1, u0 = (w1 / dist, w0 / dist) if dist > 0.0 else (1.0, 0.0)
@@ -218,7 +237,7 @@ def combined_ur(c, T, s, trace, data, counts, out):
             miss = in_plane(l2, l3, dist, along, across, s, data, trace, counts, state)
             if miss > s[r.TOLERANCE_POSITION]:
                 if miss < least_miss:
-                    least_miss, last_bend = miss, cf.bend(l2, l3, dist)
+                    least_miss, last_bend = miss, ideal.bend(l2, l3, dist)
             else:
                 arrived += 1
             a1, a0 = u1 * state[0] - u0 * state[1], u0 * state[0] + u1 * state[1]
@@ -231,18 +250,18 @@ def combined_ur(c, T, s, trace, data, counts, out):
                     ex, ey, fx, fy = row[3], row[4], row[5], row[6]
                     t2 = np.arctan2(-(u0 * ex + u1 * ey), -(u1 * ex - u0 * ey))
                     t3 = r.wrap(np.arctan2(-(u0 * fx + u1 * fy), -(u1 * fx - u0 * fy)) - t2)
-                    cf.ur_angles(D, s1, c1, work, t2, t3, theta)
-                    cf.to_joints(c, theta, seed, q, 4)
+                    ur_angles(D, s1, c1, work, t2, t3, theta)
+                    ideal.to_joints(c, theta, seed, q, 4)
                     for k in range(6):
                         row[3 + k] = q[k]
                     row[0] += 100.0 * (reachable - 1)
-            cf.ur_angles(D, s1, c1, work, theta2, theta3, theta)
-            beyond, where, distance = cf.to_joints(c, theta, seed, q, 4)
+            ur_angles(D, s1, c1, work, theta2, theta3, theta)
+            beyond, where, distance = ideal.to_joints(c, theta, seed, q, 4)
             if miss > s[r.TOLERANCE_POSITION]:
                 if arrived == 0 and miss <= least_miss:
                     r.copy(q, best)
                 continue
-            if beyond > cf.LIMIT_SLACK:
+            if beyond > ideal.LIMIT_SLACK:
                 if beyond < least_beyond:
                     least_beyond, blocked = beyond, where
                     if nearest == np.inf:
@@ -251,7 +270,7 @@ def combined_ur(c, T, s, trace, data, counts, out):
                 nearest = distance
                 r.copy(q, best)
     if reachable == 0:
-        cf.solve_ur(c, T, POSE, s, out)  # the same proofs as the closed form's
+        solve_ur(c, T, POSE, s, out)  # the same proofs as the closed form's
         return
     r.copy(best, out)
     if nearest < np.inf:
@@ -278,20 +297,20 @@ def _say_spent(c, s, l2, l3, counts, miss, delta, out):
 @kernel
 def combined_srs(c, T, s, trace, data, counts, out):
     """The srs family: the elbow's plane comes from the start direction, the joints from eight sign branches."""
-    D = cf.family_target(c, T)
+    D = ideal.family_target(c, T)
     p = int(c[PARAMETERS]) + 24
     l2, l3 = c[p], c[p + 1]
-    g, room, d = np.empty(cf.CIRCLE), np.empty(cf.ROOM), np.empty(6)
+    g, room, d = np.empty(CIRCLE), np.empty(ROOM), np.empty(6)
     seed, free, theta, q, trial, state = np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(7), np.empty(4)
     legal = np.empty(7)
     for i in range(7):
         seed[i] = out[i]
-    gap = cf.srs_circle(c, D, g)
-    low, high = cf.elbow_range(c)
-    if gap > cf.REACH_SLACK or g[13] > high + cf.LIMIT_SLACK or g[13] < low - cf.LIMIT_SLACK:
-        cf.solve_srs(c, T, POSE, s, out)  # the same proofs as the closed form's
+    gap = srs_circle(c, D, g)
+    low, high = elbow_range(c)
+    if gap > ideal.REACH_SLACK or g[13] > high + ideal.LIMIT_SLACK or g[13] < low - ideal.LIMIT_SLACK:
+        solve_srs(c, T, POSE, s, out)  # the same proofs as the closed form's
         return
-    cf.srs_seed(c, g, seed, free)
+    srs_seed(c, g, seed, free)
     dist = g[16]
     # start direction v, in base axes of the ideal arm
     sine = np.sin(free[1])
@@ -316,31 +335,31 @@ def combined_srs(c, T, s, trace, data, counts, out):
     else:
         size = across
     nx, ny, nz = nx / size, ny / size, nz / size
-    if s[FROM_SEED] != 0.0 and abs(free[3]) < cf.STRAIGHT_SEED and cf.STRETCHED < g[13] < cf.NEXT_TO_STRAIGHT:
+    if s[FROM_SEED] != 0.0 and abs(free[3]) < STRAIGHT_SEED and STRETCHED < g[13] < NEXT_TO_STRAIGHT:
         sign2, sign6 = -1.0 if free[1] < 0.0 else 1.0, -1.0 if free[5] < 0.0 else 1.0
-        if cf.srs_from_straight(c, D, g, sign2, sign6, seed, free, d, theta, trial, q):  # a straight elbow has no plane
-            psi, _, _, _ = cf.srs_seed(c, g, q, legal)
+        if srs_from_straight(c, D, g, sign2, sign6, seed, free, d, theta, trial, q):  # a straight elbow has no plane
+            psi, _, _, _ = srs_seed(c, g, q, legal)
             nx, ny, nz = (
                 g[3] * np.cos(psi) + g[6] * np.sin(psi), g[4] * np.cos(psi) + g[7] * np.sin(psi),
                 g[5] * np.cos(psi) + g[8] * np.sin(psi),
             )  # fmt: skip
     along, across = start_direction(along, across, dist, l2, l3, s, 1.0)
-    psi = cf.srs_elbow_direction_to_angle(g, nx, ny, nz)
+    psi = srs_elbow_direction_to_angle(g, nx, ny, nz)
     first_row = int(counts[ROW])
     miss = _spatial(c, g, l2, l3, dist, along, across, nx, ny, nz, seed, free, s, data, trace, counts, state, d)
     least, blocked = _best_branch(c, D, d, seed, free, theta, trial, q)
     _rows_to_joints(c, D, g, nx, ny, nz, 0.0, first_row, trace, counts, seed, free, room, theta, trial)
     r.copy(q, out)
-    out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < cf.STRETCHED else 0.0
+    out[7 + r.SINGULAR_POSE] = 1.0 if g[13] < STRETCHED else 0.0
     if miss > s[r.TOLERANCE_POSITION]:
         _say_spent(c, s, l2, l3, counts, miss, g[13], out)
         return
-    if least <= cf.LIMIT_SLACK:
+    if least <= ideal.LIMIT_SLACK:
         return
-    if s[FURTHER] != 0.0 and g[13] > cf.STRETCHED:
-        found, _, _ = cf.srs_legal_near(c, D, g, psi, seed, free, room, trial)
+    if s[FURTHER] != 0.0 and g[13] > STRETCHED:
+        found, _, _ = srs_legal_near(c, D, g, psi, seed, free, room, trial)
         if found:
-            angle = room[cf.MAX_ROOTS + 8]
+            angle = room[MAX_ROOTS + 8]
             cos, sin = np.cos(angle), np.sin(angle)
             nx, ny, nz = g[3] * cos + g[6] * sin, g[4] * cos + g[7] * sin, g[5] * cos + g[8] * sin
             turn = max(s[BEND], 0.5)
@@ -357,7 +376,7 @@ def combined_srs(c, T, s, trace, data, counts, out):
                 _say_spent(c, s, l2, l3, counts, miss, g[13], out)
                 return
             if (
-                least > cf.LIMIT_SLACK
+                least > ideal.LIMIT_SLACK
             ):  # an arc so narrow that the tolerance of the iteration leaves it: take its own joints
                 r.copy(legal, out)
             return
@@ -497,13 +516,13 @@ def _best_branch(c, D, d, seed, free, theta, trial, q):
     least, blocked, best = np.inf, 0, np.inf
     for branch in range(8):
         s2, s4, s6 = 1.0 - 2.0 * (branch & 1), 1.0 - (branch & 2), 1.0 - 0.5 * (branch & 4)
-        pairs = cf.srs_angles(D, d, s2, s4, s6, free, theta)
-        beyond, where, away = cf.to_joints(c, theta, seed, trial, 2)
+        pairs = srs_angles(D, d, s2, s4, s6, free, theta)
+        beyond, where, away = ideal.to_joints(c, theta, seed, trial, 2)
         if pairs and beyond > 0.0:
-            cf.share_pairs(c, pairs, seed, theta, signs)
-            beyond, where, away = cf.to_joints(c, theta, seed, trial, 2)
-        if beyond <= cf.LIMIT_SLACK:
-            if least > cf.LIMIT_SLACK or away < best:
+            share_pairs(c, pairs, seed, theta, signs)
+            beyond, where, away = ideal.to_joints(c, theta, seed, trial, 2)
+        if beyond <= ideal.LIMIT_SLACK:
+            if least > ideal.LIMIT_SLACK or away < best:
                 least, blocked, best = beyond, where, away
                 for i in range(7):
                     q[i] = trial[i]
@@ -626,7 +645,7 @@ def two_link_near(c, T, kind, q_seed, s, out):
         else:
             combined_srs(c, T, s, trace, data, counts, out)
         _write_counts(c, counts, out)
-        cf.finish_on_real(c, T, kind, s, out)
+        finish_on_real(c, T, kind, s, out)
     return code
 
 
