@@ -66,6 +66,7 @@ class Track:
         from ik_sim.tracking import check, metrics
 
         task = _load_task(self.task, _overrides(self))
+        out = self.out or Path("runs") / task.name
         make_video: Any = None
         if self.video:  # whether it can be written is known before the run starts
             from ik_sim.commands_pictures import film
@@ -75,13 +76,12 @@ class Track:
             check_encoder(Path(name))
 
             def to_video(log: Any, folder: Path) -> Path:
-                return film([log], folder / name, settings, self.quiet).path
+                return film([log], folder / name, settings, self.quiet, out / name).path
 
             make_video = to_video
 
         started = time.perf_counter()
         log = _run_task(task, self.robot, gui=self.gui, quiet=self.quiet)
-        out = self.out or Path("runs") / task.name
         result = report.write_run(out, log, task, time.perf_counter() - started, make_video)
         if self.json is not None:
             write_json(self.json, result)

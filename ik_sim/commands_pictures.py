@@ -49,8 +49,8 @@ class Video:
         return 0
 
 
-def film(logs: list[Any], out: Path, settings: Any, quiet: bool) -> Any:
-    """Make a video with a bar on a terminal, and say what was made and by which renderer."""
+def film(logs: list[Any], out: Path, settings: Any, quiet: bool, named: Path | None = None) -> Any:
+    """Make a video with a bar on a terminal, and say what was made, where (or `named` where), and by which renderer."""
     from ik_sim.video import make_video
 
     with _bar(f"filming {out.name}", quiet) as on_frame:
@@ -58,7 +58,7 @@ def film(logs: list[Any], out: Path, settings: Any, quiet: bool) -> Any:
     if not quiet:
         width, height = facts.size
         print(
-            f"  video: {out}  ({width} x {height}, {facts.frames} frames, {facts.seconds:.2f} s, "
+            f"  video: {named or out}  ({width} x {height}, {facts.frames} frames, {facts.seconds:.2f} s, "
             f"drawn by {facts.renderer})",
             file=sys.stderr,
         )
@@ -67,8 +67,16 @@ def film(logs: list[Any], out: Path, settings: Any, quiet: bool) -> Any:
 
 @contextmanager
 def _bar(title: str, quiet: bool) -> Any:
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield None
+        return
+    if not sys.stderr.isatty():  # a line for each quarter
+
+        def say(done: int, total: int) -> None:
+            if 4 * done // total > 4 * (done - 1) // total and done < total:
+                print(f"  {title}: {done} of {total} frames", file=sys.stderr, flush=True)
+
+        yield say
         return
     from rich.console import Console
     from rich.progress import Progress

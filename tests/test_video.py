@@ -168,13 +168,16 @@ def test_a_run_folder_can_be_filmed_later_and_the_report_holds_its_video(tmp_pat
     assert again.stat().st_size > 0
 
 
-def test_a_bare_server_gets_a_film_and_a_page_with_one_command(tmp_path, monkeypatch):
+def test_a_bare_server_gets_a_film_and_a_page_with_one_command(tmp_path, monkeypatch, capsys):
     # U127
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.setattr(video.VideoSettings, "__init__", _small(video.VideoSettings.__init__))
     out = tmp_path / "run"
-    arguments = ["track", "planar2_circle", "--video", "--set", "path.duration=0.5", "--out", str(out), "--quiet"]
+    arguments = ["track", "planar2_circle", "--video", "--set", "path.duration=0.5", "--out", str(out)]
     assert main(arguments) in (0, 1)  # whether so fast a circle passes is another matter
+    said = capsys.readouterr().err
+    assert f"video: {out / 'video.mp4'}" in said
+    assert "5 of 9 frames" in said  # on no terminal, a line for each quarter
     assert (out / "video.mp4").stat().st_size > 1000
     assert "<video controls" in (out / "report.html").read_text()
 
