@@ -5,6 +5,8 @@ in turn, a fraction of a second each, for some rounds, and never two at once. A 
 a busy moment of the machine meets both sides; reported are the median over the rounds and the interval that holds the
 true median with at least 95 %, from the order of the rounds alone (binomial; all of them when there are less than six).
 
+Processor time is that of all processes that step an environment.
+
 The other projects' reach environments run 20 physics steps of 2 ms in each step: beside them ours run 20 of 2 ms too.
 """
 
@@ -146,6 +148,7 @@ def measure(
     return {
         "seconds": seconds, "rounds": rounds, "num_envs": num_envs, "batch": batch,
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "workers": {name: facts[name]["workers"] for name in askers},
         "versions": {name: facts[name]["version"] for name in OTHERS if name in facts},
         "steps_per_second": {
             name: {clock: interval(rates[clock][name]) for clock in ("wall", "cpu")} for name in askers
@@ -178,9 +181,10 @@ def find_python(module: str, pythons: tuple[Path, ...] = ()) -> Path | None:
 
 def text(result: dict[str, Any]) -> str:
     """Two tables: rates, and ratios with their intervals."""
-    lines = [f"\n  {'environment':38} {'steps/s':>10} {'of processor time':>19}"]
+    lines = [f"\n  {'environment':38} {'processes':>9} {'steps/s':>10} {'of processor time':>19}"]
     for name, rate in result["steps_per_second"].items():
-        lines.append(f"  {name:38} {rate['wall']['median']:10.0f} {rate['cpu']['median']:19.0f}")
+        numbers = f"{rate['wall']['median']:10.0f} {rate['cpu']['median']:19.0f}"
+        lines.append(f"  {name:38} {result['workers'][name]:9} {numbers}")
     lines += ["", f"  {'ratio by the clock (95 %)':28} {'by processor time (95 %)':28}"]
     for row in result["ratios"]:
         wall, cpu = (f"{v['median']:6.2f} x ({v['low']:.2f} to {v['high']:.2f})" for v in (row["wall"], row["cpu"]))

@@ -47,22 +47,28 @@ def physics_steps(env: Any, path: str) -> int | None:
 class Steps:
     """Goes on stepping an environment, and begins episodes anew."""
 
+    workers: int
+    """Processes that step it."""
+
     def __init__(self, env: Any, arms: int) -> None:
         self.env, self.arms, self._alone = env, arms, not hasattr(env, "num_envs")
         self._actions = [env.action_space.sample() for _ in range(ACTIONS)]
         self._count = 0
+        self.workers = getattr(env.unwrapped, "workers", 1)
+        # Of its workers too, where it has some.
+        self._processor_time = getattr(env.unwrapped, "processor_time", time.process_time)
 
     def run(self, seconds: float) -> dict[str, float]:
         """Step for so long [s]: steps of single arms, seconds by the clock, seconds of processor time."""
         env, actions, alone, count = self.env, self._actions, self._alone, self._count
-        first, wall, cpu = count, time.perf_counter(), time.process_time()
+        first, cpu, wall = count, self._processor_time(), time.perf_counter()
         while (passed := time.perf_counter() - wall) < seconds or count == first:
             _, _, terminated, truncated, _ = env.step(actions[count % ACTIONS])
             count += 1
             if alone and (terminated or truncated):
                 env.reset()
         self._count = count
-        return {"steps": (count - first) * self.arms, "wall": passed, "cpu": time.process_time() - cpu}
+        return {"steps": (count - first) * self.arms, "wall": passed, "cpu": self._processor_time() - cpu}
 
 
 def answer(message: dict[str, Any], opened: dict[str, Steps]) -> dict[str, Any]:
@@ -71,7 +77,7 @@ def answer(message: dict[str, Any], opened: dict[str, Steps]) -> dict[str, Any]:
         env, arms = open_environment(message)
         opened[message["open"]] = steps = Steps(env, arms)
         steps.run(0.05)  # compiles and loads
-        found = {"physics_steps": physics_steps(env, message.get("physics_steps", ""))}
+        found = {"physics_steps": physics_steps(env, message.get("physics_steps", "")), "workers": steps.workers}
         return found | {"version": importlib.metadata.version(message["package"]) if "package" in message else ""}
     return opened[message["run"]].run(message["seconds"])
 

@@ -15,6 +15,9 @@ from ik_sim.chain import Chain
 from ik_sim.control import ControlSettings
 from ik_sim.urdf import MOVING, UrdfModel
 
+PAYLOAD_LINK = "ik_sim_payload"
+"""The link that carries what hangs on the tool."""
+
 
 @contextlib.contextmanager
 def physics_urdf(
@@ -52,14 +55,13 @@ def physics_urdf(
                 elif mesh is not None:
                     mesh.set("filename", str(shape.path))
     if control.payload > 0.0:
-        name = "ik_sim_payload"
         T = chain.T_last_tool
         offset = T[:3, :3] @ np.array(control.payload_offset) + T[:3, 3]
-        link = ET.SubElement(root, "link", name=name)
+        link = ET.SubElement(root, "link", name=PAYLOAD_LINK)
         link.append(_inertial(control.payload, 1e-6 * control.payload, (0.0, 0.0, 0.0)))
-        joint = ET.SubElement(root, "joint", name=f"{name}_joint", type="fixed")
+        joint = ET.SubElement(root, "joint", name=f"{PAYLOAD_LINK}_joint", type="fixed")
         ET.SubElement(joint, "parent", link=chain.tool_link)
-        ET.SubElement(joint, "child", link=name)
+        ET.SubElement(joint, "child", link=PAYLOAD_LINK)
         ET.SubElement(joint, "origin", xyz=" ".join(repr(float(x)) for x in offset), rpy="0 0 0")
     with tempfile.TemporaryDirectory(prefix="ik_sim_") as folder:
         path = Path(folder) / "robot.urdf"

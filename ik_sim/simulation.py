@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float
 
 from ik_sim.control import ControlSettings
 from ik_sim.errors import IkSimError, InvalidArgumentError, MissingDependencyError
-from ik_sim.physics_urdf import physics_urdf, rest_positions
+from ik_sim.physics_urdf import PAYLOAD_LINK, physics_urdf, rest_positions
 from ik_sim.process import display_held, quiet
 from ik_sim.robots import Robot
 from ik_sim.se3 import Pose, check_pose, inverse, matrix_to_quat_xyzw, quat_xyzw_to_matrix, transform
@@ -129,6 +129,8 @@ class Simulation:
         gui: open PyBullet's window.
         visuals: load what the arm looks like, for pictures; a window always does.
         T_world_base: where the robot's root link stands in the world.
+        bullet_substeps: cuts each step into so many of PyBullet's own (see above what these do to torques and servos);
+            for motors that are told speeds or torques, whose limits the caller divides.
 
     Raises:
         MissingDependencyError: PyBullet is not installed.
@@ -145,6 +147,7 @@ class Simulation:
         gui: bool = False,
         visuals: bool = False,
         T_world_base: Any = None,
+        bullet_substeps: int = 1,
     ) -> None:
         self.robot = robot
         self.control = control or ControlSettings()
@@ -156,6 +159,7 @@ class Simulation:
         self.setpoint = self.q_start
         """Where the servo holds or heads for [rad]."""
         self._visuals = visuals or gui
+        self._bullet_substeps = bullet_substeps
         self._p: Any = _pybullet()
         with contextlib.ExitStack() as stack:
             if gui:
@@ -179,6 +183,10 @@ class Simulation:
     def close(self) -> None:
         """End the session; a second call does nothing."""
         self._disconnect()
+
+    def abandon(self) -> None:
+        """In a forked process: leave the session to the parent, whose it is."""
+        self._disconnect.detach()
 
     @property
     def closed(self) -> bool:
@@ -221,6 +229,16 @@ class Simulation:
         self.control = replace(self.control, **{name: gain for name, gain in given.items() if gain is not None})
         self._resolve_gains()
         self._drive(self._arm(self.setpoint[None])[0], self._arm_indices, self._arm_forces)
+
+    def set_payload(self, mass: float) -> None:
+        """Hang another mass on the tool [kg]; there has to be one by the control settings."""
+        self._check_open()
+        link = self._links.get(PAYLOAD_LINK)
+        if link is None:
+            raise InvalidArgumentError("mass", "needs a simulation whose control settings have a payload above 0")
+        self._p.changeDynamics(
+            self._body, link, mass=mass, localInertiaDiagonal=[1e-6 * mass] * 3, physicsClientId=self._client
+        )
 
     @property
     def engine_error(self) -> type[Exception]:
@@ -389,6 +407,42 @@ class Simulation:
         )
         return np.array(torque)[self._arm_in_free]
 
+    # --- driving by speeds and torques ---
+
+    def release(self) -> None:
+        """Let the motors go: torques alone move the arm from here on."""
+        self._check_open()
+        self._p.setJointMotorControlArray(
+            self._body,
+            self._arm_indices,
+            self._p.VELOCITY_CONTROL,
+            forces=self._arm_zeros,
+            physicsClientId=self._client,
+        )
+
+    def place(self, q: Float[np.ndarray, "n"], velocity: Float[np.ndarray, "n"]) -> None:
+        """Put the joints of `q` there in motion, and leave the motors as they are."""
+        self._check_open()
+        for index, x, v in zip(self._q_indices, q.tolist(), velocity.tolist(), strict=True):
+            self._p.resetJointState(self._body, index, x, v, physicsClientId=self._client)
+
+    def step_motors(self, drive: Float[np.ndarray, "n"], torque: bool = False) -> Sequence[tuple[Any, ...]]:
+        """One PyBullet step with motors at these speeds [rad/s], or these torques; PyBullet's states of the joints of q.
+
+        No checks, nothing kept for :attr:`q`: for those who step many arms, many times.
+        """
+        p, client, body, indices = self._p, self._client, self._body, self._arm_indices
+        if torque:
+            p.setJointMotorControlArray(body, indices, p.TORQUE_CONTROL, forces=drive.tolist(), physicsClientId=client)
+        else:
+            speeds = drive if indices == self._q_indices else drive @ self._arm_matrix
+            p.setJointMotorControlArray(
+                body, indices, p.VELOCITY_CONTROL, targetVelocities=speeds.tolist(), forces=self._arm_forces,
+                physicsClientId=client,
+            )  # fmt: skip
+        p.stepSimulation(client)
+        return p.getJointStates(body, self._q_indices, client)
+
     # --- reading ---
 
     @property
@@ -514,7 +568,7 @@ class Simulation:
         p.setPhysicsEngineParameter(
             enableFileCaching=0,
             fixedTimeStep=1.0 / (c.physics_rate * c.substeps),
-            numSubSteps=0,
+            numSubSteps=self._bullet_substeps if self._bullet_substeps > 1 else 0,
             numSolverIterations=c.solver_iterations,
             solverResidualThreshold=c.residual_threshold,
             constraintSolverType=p.CONSTRAINT_SOLVER_LCP_DANTZIG if direct else p.CONSTRAINT_SOLVER_LCP_SI,

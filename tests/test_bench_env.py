@@ -77,6 +77,7 @@ def test_ours_run_beside_others_at_equal_physics_and_who_can_not_is_left_out_wit
         # The ratio is taken round by round, so it is near, but need not be, the ratio of the medians.
         medians = rate[row["of"]]["wall"]["median"] / rate["PandaReach"]["wall"]["median"]
         assert row["wall"]["median"] == pytest.approx(medians, rel=0.5)
+    assert result["workers"]["UR5 physics, fast 4"] == 1  # too few arms for a second process
     vectors = [row for row in result["ratios"] if "fast 4" in row["of"]]
     assert [row["over"] for row in vectors] == ["UR5 physics, Sync 4", "UR5 kinematic, Sync 4"]
 
@@ -94,6 +95,25 @@ def test_a_vector_environment_counts_the_steps_of_each_of_its_arms():
         assert found["steps"] == arms * steps._count
         assert found["wall"] >= 0.02
         env.close()
+
+
+def test_processes_that_step_an_environment_are_counted_and_so_is_their_processor_time():
+    spec = {
+        "imports": ["ik_sim.env"],
+        "id": "IkSim/Reach-UR5-v0",
+        "num_envs": 16,
+        "vectorization": "vector_entry_point",
+    }
+    spent = []
+    for workers in (1, 2):
+        env, count = open_environment({**spec, "options": {"workers": workers}})
+        steps = Steps(env, count)
+        assert steps.workers == workers
+        found = [steps.run(0.2) for _ in range(5)]
+        spent.append(min(row["cpu"] / row["steps"] for row in found))
+        env.close()
+    # Half the arms are another process's: left out, its part would make a step cost half of what it costs.
+    assert spent[1] > 0.75 * spent[0]
 
 
 def test_physics_steps_in_a_step_are_asked_of_the_environment_itself():

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -905,33 +904,57 @@ def test_some_of_the_arms_can_be_reset_alone():
     np.testing.assert_array_equal(envs.arms.q[1], load_robot("planar2").q_home)
 
 
-def test_threads_share_the_physics_out_and_change_no_bit_of_it():
-    options = {"robot": "ur5", "max_episode_steps": 15, "randomise": {"gain": (0.3, 1.0)}}
-    alone, shared = ArmVectorEnv(5, threads=1, **options), ArmVectorEnv(5, threads=3, **options)
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("NextStep", {"robot": "ur5", "randomise": {"gain": (0.3, 1.0)}}),
+        ("SameStep", {"robot": "planar3", "action": "torque", "randomise": {"payload": (0.1, 2.0)}}),
+        ("Disabled", {"robot": "planar3", "observation": "goal", "start_range": 0.3}),
+    ],
+)
+def test_processes_share_the_physics_out_and_change_no_bit_of_it(mode, options):
+    everybody = [
+        ArmVectorEnv(5, workers=workers, max_episode_steps=7, autoreset_mode=mode, **options) for workers in (1, 2, 3)
+    ]
+    assert [envs.workers for envs in everybody] == [1, 2, 3]
     rng = np.random.default_rng(0)
-    a, b = alone.reset(seed=0)[0], shared.reset(seed=0)[0]
-    action = np.zeros((5, 6))
-    for _ in range(40):
-        np.testing.assert_array_equal(a, b)
-        action = rng.uniform(-1, 1, (5, 6))
-        a, b = alone.step(action)[0], shared.step(action)[0]
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
-    assert len(names) == 3
+    found = [envs.reset(seed=0)[0] for envs in everybody]
+    for k in range(24):
+        for other in found[1:]:
+            np.testing.assert_equal(other, found[0])
+        action = rng.uniform(-1, 1, everybody[0].action_space.shape)
+        found = [envs.step(action) for envs in everybody]
+        for step in found:
+            if "final_obs" in step[4]:  # an array of arrays, which NumPy does not compare
+                step[4]["final_obs"] = list(step[4]["final_obs"])
+        if mode == "Disabled" and (ended := found[0][2] | found[0][3]).any():
+            found = [envs.reset(options={"reset_mask": ended}) for envs in everybody]
+        if k == 10:  # one arm alone, of the last process
+            mask = np.arange(5) == 4
+            found = [envs.reset(options={"reset_mask": mask}) for envs in everybody]
+    for envs in everybody:
+        envs.close()
+        envs.close()
 
-    def child() -> bytes:  # there are none of them in a forked process; it starts its own
-        observation = shared.step(action)[0]
-        shared.close()
+
+def test_an_environment_with_workers_goes_on_in_a_forked_process_with_workers_of_its_own():
+    envs = ArmVectorEnv(4, robot="planar2", workers=2)
+    envs.reset(seed=0)
+    action = np.full((4, 2), 0.5)
+    envs.step(action)
+
+    def child() -> bytes:
+        observation = envs.step(action)[0]
+        envs.close()
         return observation.tobytes()
 
     there = forked(child)
-    here = shared.step(action)[0]
+    here = envs.step(action)[0]  # the parent's workers are untouched
     # Motors of the child remember nothing of the last step; a float32 apart at most.
     np.testing.assert_allclose(np.frombuffer(there, np.float32).reshape(here.shape), here, atol=1e-5)
-    shared.close()
-    alone.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ik_sim physics")]
-    with pytest.raises(InvalidArgumentError, match="threads"):
-        ArmVectorEnv(2, threads=0)
+    envs.close()
+    with pytest.raises(InvalidArgumentError, match="workers"):
+        ArmVectorEnv(2, workers=0)
 
 
 def test_actions_for_another_number_of_arms_are_refused():

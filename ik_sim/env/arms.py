@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32
 
 from ik_sim.env import kernels
-from ik_sim.env.physics import KinematicMotion, Motion, PhysicsMotion
+from ik_sim.env.physics import KinematicMotion, Motion, physics
 from ik_sim.env.setup import GOAL_SIZES, Setup
 from ik_sim.errors import IkSimError, InvalidArgumentError, UnknownNameError
 from ik_sim.se3 import check_pose
@@ -37,7 +37,7 @@ class Arms:
         count: how many.
         generator: gives the random generator of arm i.
         max_episode_steps: episodes are cut after so many steps; None leaves that to a wrapper.
-        threads: that share the physics among them; as many as there are processors when left out.
+        workers: processes that share the physics, see :class:`~ik_sim.fleet.Fleet`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Arms:
         count: int,
         generator: Callable[[int], np.random.Generator],
         max_episode_steps: int | None = None,
-        threads: int | None = None,
+        workers: int | None = None,
     ) -> None:
         n = setup.robot.chain.n
         self.setup, self.count, self.generator = setup, count, generator
@@ -54,9 +54,7 @@ class Arms:
         limits = [] if setup.trajectory is None else [len(setup.trajectory)]
         limits += [] if max_episode_steps is None else [max_episode_steps]
         self.max_steps = min(limits) if limits else None
-        self.motion: Motion = (
-            PhysicsMotion(setup, count, threads) if setup.motion == "physics" else KinematicMotion(setup)
-        )
+        self.motion: Motion = physics(setup, count, workers) if setup.motion == "physics" else KinematicMotion(setup)
         self.q = np.tile(setup.robot.q_home, (count, 1))
         self.velocity = np.zeros((count, n))
         self.q_command = self.q.copy()
@@ -124,8 +122,7 @@ class Arms:
         if self._ik is not None:
             self._ik[0][rows] = -1
             self._ik[1][rows] = 0.0
-        for i, payload in zip(rows, payloads, strict=True):
-            self.motion.reset(i, self.q[i], payload)
+        self.motion.reset(rows, self.q[rows], payloads)
         q_goal = None
         if setup.trajectory is not None:
             self.T_goal[rows] = setup.trajectory.targets[0]

@@ -1,4 +1,4 @@
-"""Many arms as one Gymnasium vector environment, in one process."""
+"""Many arms as one Gymnasium vector environment."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     Row i is, to the last bit, the single environment with seed + i. Forward kinematics, rewards and Cartesian actions are
     one compiled call for all arms; with `motion="kinematic"` that is all there is to do. In physics every arm keeps a
-    client of its own, and threads share them out.
+    client of its own, and processes share them out.
 
     Args:
         num_envs: how many.
         max_episode_steps: when episodes are truncated; the registered ids say.
         autoreset_mode: what follows an episode's last step: `AutoresetMode.NEXT_STEP` (the next step begins the new
             episode, as in `SyncVectorEnv`), `SAME_STEP`, or `DISABLED`.
-        threads: that step physics; as many as there are processors when left out. Results don't depend on it.
+        workers: processes that step physics, this one among them; results don't depend on it. When left out: as many as
+            there are usable processors, but four arms for each at least, and no other in a process that is itself one
+            of many. :attr:`workers` says what came of it.
         render_mode: None or "rgb_array": `render()` gives a picture of each arm.
         width: of a picture.
         height: of a picture.
@@ -48,7 +50,7 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         *,
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        threads: int | None = None,
+        workers: int | None = None,
         render_mode: str | None = None,
         width: int = 480,
         height: int = 360,
@@ -56,8 +58,8 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ) -> None:
         if num_envs < 1:
             raise InvalidArgumentError("num_envs", f"must be 1 or more, not {num_envs}")
-        if threads is not None and threads < 1:
-            raise InvalidArgumentError("threads", f"must be 1 or more, not {threads}")
+        if workers is not None and workers < 1:
+            raise InvalidArgumentError("workers", f"must be 1 or more, not {workers}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise UnknownNameError("render mode", render_mode, self.metadata["render_modes"])
         self.setup = _setup(options)
@@ -71,7 +73,7 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.single_observation_space = self.setup.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.arms = Arms(self.setup, num_envs, self._generator, max_episode_steps, threads)
+        self.arms = Arms(self.setup, num_envs, self._generator, max_episode_steps, workers)
         self._generators: list[np.random.Generator | None] = [None] * num_envs
         self._ended = np.zeros(num_envs, dtype=bool)
         self._all = np.ones(num_envs, dtype=bool)
@@ -79,6 +81,15 @@ class ArmVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._scene_process = 0
         self._picture_size = (width, height)
         self._running = False
+
+    @property
+    def workers(self) -> int:
+        """Processes that step the arms, this one among them."""
+        return self.arms.motion.workers
+
+    def processor_time(self) -> float:
+        """Of all these processes since they began [s]."""
+        return self.arms.motion.processor_time()
 
     def _generator(self, i: int) -> np.random.Generator:
         generator = self._generators[i]
