@@ -249,6 +249,107 @@ def test_exactly_stretched_the_miss_falls_like_one_over_the_cycles():
     assert solve(chain, (a + b, 0.0)).cycles == 0  # the real answer takes none
 
 
+@pytest.mark.parametrize("arm", ARMS)
+def test_cycles_near_the_stretch_and_near_the_fold_follow_the_published_formula(arm):
+    a, b = ARMS[arm]
+
+    def predicted(small, r_end, start=np.inf):
+        return np.log((1 - (small / start) ** 2) * (1 + a * b * small**2 / (2 * r_end * 1e-6))) / small**2
+
+    for bend, error in ((0.02, 0.01), (0.05, 0.01), (0.114, 0.01), (0.2, 0.01), (0.3, 0.04), (0.5, 0.04)):
+        chain, r = two_link_problem(arm, bend, 1.2)
+        elbow = chain.rest[1]
+        start = 1.2 - np.arctan2(-elbow[1], r - elbow[0])  # the bend, once the second link points at the target
+        cycles = Solver(max_cycles=20_000).solve(chain, (r, 0.0)).cycles
+        assert predicted(bend, a + b, start) == pytest.approx(cycles, rel=error), bend
+    for fold in (0.005, 0.01, 0.02):  # "good" up to 0.02: within 1 %
+        chain, r = two_link_problem(arm, np.pi - fold, 1.2)
+        found = Solver(max_cycles=300_000).solve(chain, (r, 0.0))
+        assert found.converged
+        assert predicted(fold, abs(a - b)) == pytest.approx(found.cycles, rel=0.01), fold
+
+
+def test_exactly_stretched_a_millionth_takes_a_hundred_and_two_thousand_cycles():
+    a, b = ARMS["iiwa"]
+    chain, _ = two_link_problem("iiwa", 0.0, 1.2)
+    assert Solver(max_cycles=101_500).solve(chain, (a + b - 9e-7, 0.0)).cycles == 0  # that near the answer is known
+    found = Solver(tolerance=1e-12, max_cycles=102_000).solve(chain, (a + b - 2e-12, 0.0))
+    assert found.miss == pytest.approx(1e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("root_deg", "cycles", "share"), [(180, 200, 0.960), (180, 10_000, 0.973), (150, 10_000, 0.940)]
+)
+def test_limited_passes_alone_stall_as_often_as_published_and_four_starts_are_enough(root_deg, cycles, share):
+    """96 % is the share of a free root and 200 cycles; the published figure names neither."""
+    rng, half = np.random.default_rng(0), np.radians([root_deg, 150, 150])
+    arm = Skeleton.chain([1, 1, 1], limits=np.stack([-half, half], axis=1))
+    goals, starts = rng.uniform(-half, half, (2, 10_000, 3))
+    targets = np.stack([planar(q, [1, 1, 1])[-1] for q in goals])
+    starts = np.stack([planar(q, [1, 1, 1]) for q in starts])
+    once = Solver(max_restarts=0, turns=0, max_cycles=cycles).solve_batch(arm, targets, starts)
+    assert once.converged.mean() == pytest.approx(share, abs=0.006)  # three standard errors
+    again = Solver(turns=0).solve_batch(arm, targets, starts)
+    assert again.restarts.max() <= 3
+    assert again.converged.mean() > 0.9998  # nearly stretched, one in 10 000 spends its budget
+
+
+def test_hard_clipping_stalls_the_transpose_on_a_fifth_of_the_starts():
+    rng, half = np.random.default_rng(0), np.radians(150)
+    arm = Skeleton.chain([1, 1, 1], limits=[(-half, half)] * 3)
+    goals, starts = rng.uniform(-half, half, (2, 600, 3))
+    misses = {}
+    for gain in (0.5, 0.0):
+        rival = rivals.Rival("jacobian_transpose", gain=gain)
+        found = [
+            rival.solve(arm, planar(goal, [1, 1, 1])[-1], planar(start, [1, 1, 1]))
+            for goal, start in zip(goals, starts, strict=True)
+        ]
+        misses[gain] = np.array([f.miss for f in found])
+    assert np.mean(misses[0.5] > 1e-6) == pytest.approx(0.20, abs=0.05)  # three standard errors
+    assert np.mean(misses[0.0] > 1e-6) < 0.12  # the best step is long: many leap over the forbidden arc
+    stuck = misses[0.5] > 1e-2
+    assert np.mean(stuck) > 0.15  # they are far off, not slow
+
+
+def test_how_long_a_step_of_the_transpose_may_be():
+    rng = np.random.default_rng(0)
+    for length in (1.0, 250.0):  # metres, pixels
+        chain = Skeleton.chain(np.full(3, length))
+        for q in (np.zeros(3), *rng.uniform(-3, 3, (50, 3))):
+            points = chain.pose(q)
+            J = np.stack([-(points[-1, 1] - points[:-1, 1]), points[-1, 0] - points[:-1, 0]])
+            values, u = np.linalg.svd(J)[1], np.linalg.svd(J)[0][:, 0]
+            assert values[0] ** 2 <= (J**2).sum() * (1 + 1e-12) <= 14 * length**2 * (1 + 1e-9)
+            error = 1e-6 * length * u
+            for share, worse in ((1.9, False), (2.1, True)):  # of 1 / σ_max²
+                dq = rivals.step("jacobian_transpose", points, points[-1] + error, share / values[0] ** 2)
+                left = np.linalg.norm(points[-1] + error - chain.pose(q + dq)[-1])
+                assert (left > np.linalg.norm(error)) == worse
+        straight = chain.pose(np.zeros(3))
+        assert np.sum((straight[-1] - straight[:-1]) ** 2) == pytest.approx(14 * length**2)
+
+
+def test_near_a_singular_posture_sugihara_s_damping_leaves_the_published_factor():
+    chain, q, least = Skeleton.chain([1, 1, 1]), np.array([0.3, 0.02, 0.01]), 1e-3
+    points = chain.pose(q)
+    J = np.stack([-(points[-1, 1] - points[:-1, 1]), points[-1, 0] - points[:-1, 0]])
+    u, values, _ = np.linalg.svd(J)
+    assert values[1] < 0.05
+    error = 1e-7 * u[:, 1]
+    dq = rivals.step("levenberg_marquardt", points, points[-1] + error, least)
+    left = np.linalg.norm(points[-1] + error - chain.pose(q + dq)[-1]) / 1e-7
+    assert left == pytest.approx(least / (values[1] ** 2 + least), rel=1e-4)
+
+
+@pytest.mark.parametrize(("tilt", "in_line"), [(0.0, True), (3e-10, True), (1e-8, False)])
+def test_a_chain_counts_as_in_line_within_a_thousand_millionth_of_its_reach(tilt, in_line):
+    chain = Skeleton.chain([1, 1, 1], direction=(np.cos(tilt), np.sin(tilt)))
+    found = solve(chain, (1.5, 0.0))
+    assert found.converged
+    assert found.was_in_line == in_line
+
+
 # --- what every answer keeps ---
 
 

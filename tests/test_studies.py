@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +63,42 @@ def test_a_study_that_was_stopped_ends_with_the_same_rows(tmp_path, monkeypatch)
     assert set(whole.files) == set(study.columns())
     for column in whole.files:
         np.testing.assert_array_equal(whole[column], stopped[column])
+
+
+def test_a_study_killed_in_the_middle_goes_on_and_ends_with_the_same_rows_and_figures(tmp_path):
+    """SIGKILL, which no handler sees: whatever is on the disk at that moment has to do."""
+
+    slowly = """
+import sys, time
+from ik_sim.cli import main
+from ik_sim.studies import links
+links._CHUNK, chunk = 100, links.Links.chunk
+links.Links.chunk = lambda self, number, folder: (time.sleep(0.1), chunk(self, number, folder))[1]
+sys.exit(main(["study", "links", "--set", "trials=1200", "--quiet", "--out", sys.argv[1]]))
+"""
+
+    def start(folder):
+        return subprocess.Popen([sys.executable, "-c", slowly, str(folder)])
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    first = start(killed)
+    give_up = time.monotonic() + 300  # a first run on a machine compiles
+    while not (killed / "rows" / "000001.npy").exists():
+        assert first.poll() is None
+        assert time.monotonic() < give_up
+        time.sleep(0.002)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    kept = {f.name: f.stat().st_mtime_ns for f in (killed / "rows").glob("*.npy")}
+    assert 2 <= len(kept) < 12
+    assert not (killed / "rows.npz").exists()
+    for folder in (killed, whole):
+        assert start(folder).wait() == 0
+    for name, moment in kept.items():
+        assert (killed / "rows" / name).stat().st_mtime_ns == moment  # not done twice
+    assert len(list((killed / "rows").glob("*.npy"))) == 12
+    for name in ("rows.npz", "rows.csv", "summary.json", "report.html", "figures/cycles.svg", "figures/cloud.png"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_rows_of_other_settings_are_not_mixed_in(tmp_path):

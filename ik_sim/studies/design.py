@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ik_sim.errors import InvalidArgumentError
-from ik_sim.studies.study import BLUE, GREEN, ORANGE, PURPLE, RED, Picture, Section, Study, number
+from ik_sim.studies.study import BLUE, GREEN, ORANGE, PURPLE, RED, Picture, Section, Study, number, plain_log
 
 OPTIMISERS = ("NLopt DIRECT", "NLopt CRS2", "scipy differential evolution", "scipy dual annealing")
 AIMS = ("room", "speed", "balance", "fit")
@@ -85,7 +85,7 @@ class Design(Study):
                 unmet, value = self._unmet(lengths)
             else:
                 room, cycles = self.room(lengths), self.cycles(lengths)
-                weight = {"room": 1.0, "speed": 0.0, "balance": 0.5}[AIMS[aim]]
+                weight = {"room": 1.0, "speed": 0.0, "balance": 0.4}[AIMS[aim]]  # at 0.5 the balance is nearly all room
                 value = -weight * room / 3.0 + (1.0 - weight) * np.log10(cycles) / 2.0  # both of order one
             rows.append([aim, optimiser, len(rows), *lengths, room, cycles, unmet, value])
             return float(value)
@@ -127,10 +127,11 @@ class Design(Study):
         def trade(figure: Any) -> None:
             axes = figure.subplots()
             axes.scatter(cycles[both], room[both], s=6, color="#bbbbbb", label="arms tried", rasterized=True)
-            axes.plot(cycles[front], room[front], "o-", color=ORANGE, markersize=4, label="Pareto front")
+            axes.step(cycles[front], room[front], "o-", where="post", color=ORANGE, markersize=4, label="Pareto front")
             for name, (row, colour) in shown.items():
                 axes.plot(row[7], row[6], "*", color=colour, markersize=13, label=name)
             axes.set_xscale("log")
+            plain_log(axes.xaxis)
             axes.set(xlabel="mean cycles along the task", ylabel=f"room: area with {self.wanted_share:.0%} of headings")
             axes.legend()
 
@@ -144,27 +145,34 @@ class Design(Study):
                 marker={"size": 4, "color": lengths[both, 2], "colorscale": "Viridis",
                         "colorbar": {"title": "last link"}},
             )  # fmt: skip
-            figure.add_scatter(x=cycles[front], y=room[front], mode="lines+markers", name="front")
-            figure.update_xaxes(type="log", title="mean cycles")
+            figure.add_scatter(x=cycles[front], y=room[front], mode="lines+markers", name="front", line_shape="hv")
+            figure.update_xaxes(type="log", title="mean cycles along the task")
             figure.update_yaxes(title="room")
             figure.update_layout(legend={"orientation": "h"})
             return figure
 
         def triangle(figure: Any) -> None:
             for axes, value, label in zip(
-                figure.subplots(1, 2), (room, np.log10(cycles)), ("room", "log10 cycles"), strict=True
+                figure.subplots(1, 2), (room, np.log10(cycles)), ("room", "mean cycles, log10"), strict=True
             ):
                 dots = axes.scatter(*lengths[both, :2].T, c=value[both], s=9, cmap="viridis", rasterized=True)
-                for row, colour in shown.values():
-                    axes.plot(row[3], row[4], "*", color=colour, markersize=13, markeredgecolor="white")
-                axes.set(xlabel="link 1", ylabel="link 2", title=label)
+                for name, (row, colour) in shown.items():
+                    axes.plot(
+                        row[3], row[4], "*", color=colour, markersize=13, markeredgecolor="white",
+                        linestyle="none", label=name,
+                    )  # fmt: skip
+                axes.set(xlabel="link 1", ylabel="link 2")
                 axes.set_aspect("equal")
-                figure.colorbar(dots, ax=axes, shrink=0.8)
+                figure.colorbar(dots, ax=axes, shrink=0.8, label=label)
+            figure.axes[0].legend(loc="upper right")
 
         def arms(figure: Any) -> None:
-            for axes, (name, (row, colour)) in zip(figure.subplots(1, 3), shown.items(), strict=True):
-                grid, share = self.heading_shares(row[3:6])
-                axes.pcolormesh(grid, grid, share, cmap="Blues", vmin=0, vmax=1, shading="nearest", rasterized=True)
+            image: Any = None
+            for axes, (name, (row, colour)) in zip(figure.subplots(1, 3, sharey=True), shown.items(), strict=True):
+                grid, share = self.heading_shares(row[3:6], points=161)
+                image = axes.pcolormesh(
+                    grid, grid, share, cmap="Blues", vmin=0, vmax=1, shading="nearest", rasterized=True
+                )
                 axes.contour(grid, grid, share, levels=[self.wanted_share - 1e-9], colors=[ORANGE], linewidths=1)
                 q = np.cumsum([0.4, 0.9, 0.7])
                 steps = row[3:6, None] * np.stack([np.cos(q), np.sin(q)], axis=1)
@@ -172,6 +180,10 @@ class Design(Study):
                 axes.plot(*points.T, "o-", color=colour, linewidth=3)
                 axes.set_aspect("equal")
                 axes.set_title(f"{name}\n{' · '.join(f'{x:.2f}' for x in row[3:6])}")
+                axes.set_xlabel("x")
+                axes.grid(False)
+            figure.axes[0].set_ylabel("y")
+            figure.colorbar(image, ax=figure.axes, shrink=0.8, label="share of headings")
 
         def fitted(figure: Any) -> None:
             axes = figure.subplots()
@@ -183,7 +195,9 @@ class Design(Study):
                 found = self._pose(best["fit"][3:6], point)
                 axes.plot(*found.points.T, "o-", color=colour, linewidth=2.2, markersize=4)
                 axes.plot(*point, "x", color=colour, markersize=10, markeredgewidth=2)
+            axes.plot(0, 0, "s", color="black", markersize=8)
             axes.set_aspect("equal")
+            axes.set(xlabel="x", ylabel="y", title=" · ".join(f"{x:.2f}" for x in best["fit"][3:6]))
 
         values = [
             [best[t][9] for t in AIMS],
@@ -206,13 +220,22 @@ class Design(Study):
                     f"{summary['lengths of fewest cycles']}. {len(front)} of the {len(both):,} arms tried are on "
                     f"the front: "
                     "nothing tried is better than them in both.",
+                    f"Room wants a short last link and two long ones that are nearly alike, so that the hand turns "
+                    f"where it is: largest room has {best['room'][5]:.2f} for the last link and "
+                    f"{best['room'][3]:.2f} and {best['room'][4]:.2f} before it. Speed wants another last link, "
+                    f"{best['speed'][5]:.2f}, and leaves {number(float(best['speed'][6]))} of the room. Between them the "
+                    f"balance keeps {number(float(best['balance'][6]))} at {number(float(best['balance'][7]))} cycles, "
+                    f"against {number(float(best['room'][7]))} cycles for the largest room.",
                 ],
                 [
-                    Picture("trade", "Every arm tried, and the front.", trade, (7.5, 4.2), turning),
-                    Picture("triangle", "Where in the space of lengths the two aims lie.", triangle, (9.5, 3.8)),
+                    Picture("trade", "Every arm tried, and the front: up is more room, left is faster. Below, coloured by "
+                            "the last link.", trade, (7.5, 4.2), turning),
+                    Picture("triangle", "The arms by their first two links; the third is what is left of 1. Bright is "
+                            "much room, and many cycles.", triangle, (9.5, 3.8)),
                     Picture(
                         "arms",
-                        "The share of headings (blue) of three arms from the front; inside the orange line it is room.",
+                        "Three arms that were found, in a posture, on the share of headings they can take (blue). Between "
+                        "the orange lines, or inside the one, is their room.",
                         arms,
                         (10.0, 3.8),
                     ),
@@ -225,14 +248,18 @@ class Design(Study):
                     f"{number(summary['shortest fitting arm'])} long and misses "
                     f"{summary['points the fitting arm misses']} of them.",
                 ],
-                [Picture("fitted", "Its posture at each point, by FABRIK with obstacles.", fitted, (6.0, 5.0))],
+                [Picture("fitted", "Its posture at each point (crosses), by FABRIK with obstacles (grey). Its root is the black "
+                         "square.", fitted, (6.0, 5.0))],
             ),
             Section(
                 "Do the optimisers agree?",
                 [
-                    f"Four methods, {self.evaluations} arms each. The best and the worst of the four differ by at most "
-                    f"{number(spread)} in value. Where one is clearly behind, its budget was too small for its way of "
-                    "searching, not the aim unclear.",
+                    f"Four methods, up to {self.evaluations} arms each. The best and the worst of the four differ by at most "
+                    f"{number(spread)} in value. Where all four agree the answer can be trusted; where one is behind, it has "
+                    "not found with this budget what another has, and the best is no more than the best found: a larger "
+                    "budget (--preset thorough, or --set evaluations=) tells. The value is to be small: minus a third "
+                    "of the room, half the log10 of the cycles, 0.4 of the one and 0.6 of the other for the balance, "
+                    "and for the fit the length, with a toll for every point missed.",
                 ],
                 table=table,
             ),

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ik_sim.errors import InvalidArgumentError
-from ik_sim.studies.study import BLUE, GREEN, ORANGE, RED, Picture, Section, Study, number
+from ik_sim.studies.study import BLUE, GREEN, ORANGE, RED, Picture, Section, Study, number, plain_log
 
 _CHUNK = 20_000
 
@@ -119,32 +119,39 @@ class Links(Study):
 
     def _sections(self, rows: Any, column: Any, arrived: Any, speed: Any, failure: Any, together: Any) -> list[Section]:
         n, miss, cycles = self.links, column["miss"], column["cycles"]
-        pick = np.arange(len(rows)) if len(rows) <= 4000 else np.random.default_rng(self.seed).choice(len(rows), 4000)
-        logs = np.log10(np.maximum(miss, 1e-9))
+        pick = np.arange(len(rows))
+        if len(rows) > 4000:
+            pick = np.random.default_rng(self.seed).choice(len(rows), 4000, replace=False)
+        logs, least = np.log10(np.maximum(miss, 1e-9)), np.log10(self.tolerance)
         names = [f"length {i + 1}" for i in range(3)]
 
         def cloud(figure: Any) -> None:
             if n == 2:
                 axes = figure.subplots()
-                dots = axes.scatter(rows[pick, 0], rows[pick, 1], c=logs[pick], s=8, cmap="viridis", rasterized=True)
+                order = pick[np.argsort(logs[pick])]  # failures on top
+                dots = axes.scatter(
+                    rows[order, 0], rows[order, 1], c=logs[order], s=8, cmap="viridis", vmin=least, rasterized=True
+                )
             else:
                 axes = figure.add_subplot(projection="3d")
                 order = pick[np.argsort(logs[pick])]  # failures on top
-                size = np.where(logs[order] > np.log10(self.tolerance) + 1e-9, 16, 5)
+                size = np.where(logs[order] > least + 1e-9, 16, 5)
                 dots = axes.scatter(
-                    *rows[order, :3].T, c=logs[order], s=size, cmap="viridis", depthshade=False, rasterized=True
-                )
+                    *rows[order, :3].T, c=logs[order], s=size, cmap="viridis", vmin=least, depthshade=False,
+                    linewidths=0, rasterized=True,
+                )  # fmt: skip
                 axes.set_zlabel(names[2])
                 axes.view_init(22, -52)
             axes.set_xlabel(names[0])
             axes.set_ylabel(names[1])
-            figure.colorbar(dots, ax=axes, shrink=0.75, pad=0.12, label="final miss, power of ten")
+            figure.colorbar(dots, ax=axes, shrink=0.75, pad=0.12, extend="min", label="final miss, log10")
 
         def turning() -> Any:
             import plotly.graph_objects as go
 
             z = rows[pick, 2] if n > 2 else np.zeros(len(pick))
-            marker = {"size": 3, "color": logs[pick], "colorscale": "Viridis", "colorbar": {"title": "log10 miss"}}
+            marker = {"size": 3, "color": logs[pick], "colorscale": "Viridis", "cmin": least,
+                      "colorbar": {"title": "miss, log10"}}  # fmt: skip
             words = [f"miss {m:.2g}, {c:.0f} cycles" for m, c in zip(miss[pick], cycles[pick], strict=True)]
             data = go.Scatter3d(
                 x=rows[pick, 0], y=rows[pick, 1], z=z, mode="markers", marker=marker, text=words, hoverinfo="text"
@@ -153,12 +160,13 @@ class Links(Study):
 
         def histogram(figure: Any) -> None:
             axes = figure.subplots()
-            bins = np.linspace(min(-9.0, logs.min()), 0.5, 60)
+            width = (0.5 - least) / 42  # of a bar, so that one ends at the tolerance
+            bins = np.arange(least - width * np.ceil((least + 9.0) / width), 0.5 + width, width)
             axes.hist(logs[arrived], bins, color=BLUE, label="converged")
             axes.hist(logs[~arrived], bins, color=RED, label="not converged")
-            axes.axvline(np.log10(self.tolerance), color="black", linestyle=":", label="tolerance")
+            axes.axvline(least, color="black", linestyle=":", label="tolerance")
             axes.set_yscale("log")
-            axes.set_xlabel("final miss, power of ten")
+            axes.set_xlabel("final miss, log10")
             axes.set_ylabel("trials")
             axes.legend()
 
@@ -177,6 +185,7 @@ class Links(Study):
                     axes.plot(centre, y, ".-", color=colour, label="median" if share == 50 else "90th percentile")
                 axes.set_xlabel(label)
                 axes.set_yscale("log")
+                plain_log(axes.yaxis)
             left.set_ylabel("cycles to the tolerance")
             left.legend()
 
@@ -222,15 +231,16 @@ class Links(Study):
                     Picture(
                         "cloud",
                         "Each point is a chain, placed by its first three link lengths and coloured by how far its tip "
-                        "stayed from the target. If length ratios decided, failures would gather in a corner or along "
-                        "a face." + ("" if len(pick) == len(rows) else f" {len(pick)} of {len(rows):,} are drawn."),
+                        "stayed from the target; those that arrived are dark and small. If length ratios decided, "
+                        "failures would gather in a corner or along a face."
+                        + ("" if len(pick) == len(rows) else f" {len(pick)} of {len(rows):,} are drawn."),
                         cloud,
                         (7.0, 5.4),
                         turning if n > 2 else None,
                     ),
                     Picture(
                         "misses",
-                        f"Final misses. {lost.sum():,} trials did not arrive"
+                        f"Final misses; those below 1e-9 stand in the first bar. {lost.sum():,} trials did not arrive"
                         + (
                             f"; half of those end within {number(float(np.median(miss[lost])))}." if lost.any() else "."
                         ),
@@ -243,9 +253,15 @@ class Links(Study):
                 [
                     "A coloured cloud invites the eye to find structure. So instead: sort the trials by one quantity, "
                     "cut them into twenty equal groups, and look at the cycles of each group. FABRIK on two links "
-                    "gains "
-                    "by cos² of the bend in every cycle, so it should be slow both near the stretched and near the "
+                    "gains by cos² of the bend in every cycle, so it is slow both near the stretched and near the "
                     "folded pose: a valley, which no single correlation shows.",
+                    _profile(cycles[arrived], column["reach_share"][arrived], "the target's reach")
+                    + " "
+                    + _profile(
+                        cycles[arrived],
+                        (rows[:, :n].max(axis=1) / rows[:, :n].min(axis=1))[arrived],
+                        "the length ratio",
+                    ),
                 ],
                 [
                     Picture(
@@ -269,7 +285,11 @@ class Links(Study):
                     f"{100 * fg:.1f} %.",
                     _conclusion(cr, cg, fr, fg),
                 ],
-                [Picture("effects", "The same as a picture.", effects, (7.5, 3.4))],
+                [
+                    Picture(
+                        "effects", "The table as a picture: the correlations with their intervals.", effects, (7.5, 3.4)
+                    )
+                ],
                 table,
             ),
         ]
@@ -283,9 +303,25 @@ def _conclusion(cr: float, cg: float, fr: float, fg: float) -> str:
             return f"for {what}, length ratios matter more than the target's place"
         if ratios < 0.01:
             return f"for {what}, length ratios do not matter in any useful sense; the target's place does"
+        if ratios < 0.02:  # Cohen 1988: f² = 0.02 is where a small effect begins
+            return f"for {what}, length ratios matter less than what is called a small effect; the target's place more"
         return f"for {what}, length ratios matter somewhat, the target's place more"
 
     return f"So: {part('cycles', cr, cg)}; {part('failures', fr, fg)}."
+
+
+def _profile(cycles: Any, x: Any, name: str) -> str:
+    """Medians of twenty equal groups, in a sentence."""
+    if len(cycles) < 40:
+        return ""
+    groups = np.array_split(np.argsort(x, kind="stable"), 20)
+    middle, where = [np.median(cycles[g]) for g in groups], [np.median(x[g]) for g in groups]
+    least, most = int(np.argmin(middle)), int(np.argmax(middle))
+    return (
+        f"Sorted by {name}, the groups' median cycles go from {number(middle[0])} (at {where[0]:.2f}) to "
+        f"{number(middle[-1])} (at {where[-1]:.2f}), with the fewest, {number(middle[least])}, at {where[least]:.2f} "
+        f"and the most, {number(middle[most])}, at {where[most]:.2f}."
+    )
 
 
 def _points(lengths: Float[np.ndarray, "k n"], angles: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k m 2"]:

@@ -91,8 +91,8 @@ class Motion(Study):
         def trace(figure: Any) -> None:
             axes = figure.subplots()
             path = rows[rows[:, 0] == 0]
-            closed = np.append(np.arange(len(path)), 0)
-            axes.plot(path[closed, 2], path[closed, 3], ".-", color=BLUE, markersize=3)
+            kept = np.append(np.arange(len(path)), 0) if closes else np.arange(len(path))
+            axes.plot(path[kept, 2], path[kept, 3], ".-", color=BLUE, markersize=3)
             axes.set_aspect("equal")
             axes.set(xlabel="x", ylabel="y")
 
@@ -104,19 +104,34 @@ class Motion(Study):
             axes.set(xlabel="cycle", ylabel="distance of the worst tip from its target")
             axes.legend()
 
-        end = self.format
+        end, closes = self.format, all(float(p).is_integer() for p in self.periods)
         swing = ", ".join(f"{number(a)}°" for a in self.amplitudes_deg)
         return summary, [
             Section(
                 "Joints that swing as sines",
                 [
                     f"Every joint follows a sine, with amplitudes {swing} and "
-                    f"{', '.join(map(number, self.periods))} swings "
-                    "in the film. Because the counts are whole numbers the tip closes its path.",
+                    f"{', '.join(map(number, self.periods))} swings in the film. "
+                    + (
+                        "Because the counts are whole numbers every joint ends where it began, and the tip closes its "
+                        "path. The second half of the film is the first one mirrored and run backwards: the sines of 1 - t "
+                        "are those of t with the other sign."
+                        if closes
+                        else "The counts are not all whole numbers, so the tip does not close its path."
+                    ),
                 ],
                 [
-                    Picture("swing", "The arm, with the path of its tip so far.", file=f"swing.{end}"),
-                    Picture("trace", "The whole path of the tip.", trace, (6.0, 3.0)),
+                    Picture(
+                        "swing",
+                        "Left the arm, with the path of its tip so far; right the angles of its joints.",
+                        file=f"swing.{end}",
+                    ),
+                    Picture(
+                        "trace",
+                        "The whole path of the tip, a dot a frame: far apart where it is fast.",
+                        trace,
+                        (6.0, 3.0),
+                    ),
                 ],
             ),
             Section(
@@ -127,20 +142,29 @@ class Motion(Study):
                     "target, "
                     "but less than before. The dashed chain is the one before the pass.",
                 ],
-                [Picture("passes", "Orange: after a backward pass; blue: after a forward pass.", file=f"passes.{end}")],
+                [
+                    Picture(
+                        "passes",
+                        "Left: orange after a backward pass, blue after a forward pass; the cross is the target, the "
+                        "square the root's place. Right: how far the tip is from its target; after a backward pass 0.",
+                        file=f"passes.{end}",
+                    )
+                ],
             ),
             Section(
                 "A trunk with two limbs",
                 [
-                    "Where limbs meet, each backward pass proposes its own place for the joint (hollow dots); "
-                    "their mean is "
-                    "taken, and the trunk goes on from there.",
+                    "Where limbs meet, each backward pass proposes a place of its own for the joint (diamonds); "
+                    "their mean is taken, and the trunk goes on from there. The forward pass then finds the limbs' "
+                    "ends off their targets by what the compromise cost, and the proposals draw together cycle by "
+                    f"cycle: {(len(misses['tree']) - 1) // 2} of them until both tips are within a thousandth.",
                 ],
                 [
                     Picture("tree", "Two tips, two targets, one trunk.", file=f"tree.{end}"),
                     Picture(
                         "falling",
-                        "The miss after each forward pass; after a backward pass it is zero by construction.",
+                        "The largest miss after each forward pass; after a backward pass it is zero by construction. Past the "
+                        "first cycles the lines are straight on this scale: each cycle gains by the same factor.",
                         falling,
                     ),
                 ],
@@ -162,7 +186,8 @@ class Motion(Study):
             def draw(left: Any, right: Any, k: int = k) -> None:
                 left.plot(*points[: k + 1, -1].T, color=ORANGE, linewidth=1.2)
                 left.plot(*points[k].T, "o-", color=BLUE, linewidth=4, markersize=7, markerfacecolor="white")
-                left.set(xlim=(-limit, limit), ylim=(-0.4 * limit, limit), aspect="equal")
+                left.plot(0, 0, "s", color=BLACK, markersize=9, zorder=0)
+                left.set(xlim=(-limit, limit), ylim=(-0.4 * limit, limit), aspect="equal", xlabel="x", ylabel="y")
                 for j in range(n):
                     right.plot(t, np.degrees(angles[:, j]), color="#cccccc", linewidth=1)
                     right.plot(t[: k + 1], np.degrees(angles[: k + 1, j]), color=COLOURS[j % 7], label=f"joint {j + 1}")
@@ -177,7 +202,7 @@ class Motion(Study):
         from ik_sim.fabrik import Skeleton, Solver
 
         chain = Skeleton.chain([1.0, 0.8, 0.7, 0.5])
-        target = np.array([[1.0, 1.9]])
+        target = np.array([[1.5, 2.25]])  # far out, where passes gain little and can be watched
         return _film(Solver(tolerance=1e-3).trace(chain, target[0], chain.pose([0.3, 0.4, -0.5, -0.6])), target)
 
     def _tree(self) -> tuple[list[Any], Any, Any]:
@@ -195,7 +220,9 @@ def _film(trace: Any, targets: Float[np.ndarray, "e 2"]) -> tuple[list[Any], Any
     low, high = points.reshape(-1, 2).min(axis=0), points.reshape(-1, 2).max(axis=0)
     low, high = np.minimum(low, targets.min(axis=0)) - 0.25, np.maximum(high, targets.max(axis=0)) + 0.25
     names = {"start": BLACK, "backward": ORANGE, "forward": BLUE, "bend": GREEN, "restart": RED, "turn": PURPLE}
-    images = []
+    images, floor = [], 1e-5  # where a miss of zero is drawn
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     for k, name in enumerate(trace.passes):
 
         def draw(left: Any, right: Any, k: int = k, name: str = name) -> None:
@@ -211,19 +238,23 @@ def _film(trace: Any, targets: Float[np.ndarray, "e 2"]) -> tuple[list[Any], Any
                     if np.sum(parent == m) > 1:  # proposals for a joint where limbs meet
                         d = points[k - 1][m] - points[k][i]
                         left.plot(
-                            *(points[k][i] + skeleton.length[i] * d / np.linalg.norm(d)), "o", color=ORANGE, mfc="none"
+                            *(points[k][i] + skeleton.length[i] * d / np.linalg.norm(d)), "D", color=PURPLE, zorder=5
                         )
             bones(points[k], color=names[name], marker="o", linewidth=3.5, markersize=6, markerfacecolor="white")
             left.plot(*targets.T, "x", color=RED, markersize=11, markeredgewidth=2.5)
             left.plot(0, 0, "s", color=BLACK, markersize=9, zorder=0)
-            left.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+            left.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xlabel="x", ylabel="y")
             left.set_title(f"{name} {(k + 1) // 2}" if k else "start")
-            shown = np.maximum(misses[: k + 1], 1e-5)
+            shown = np.maximum(misses[: k + 1], floor)
             right.semilogy(shown, color="#cccccc")
             for other, colour in names.items():
                 at = [j for j in range(k + 1) if trace.passes[j] == other]
                 right.semilogy(at, shown[at], "o", color=colour)
-            right.set(xlim=(-0.5, len(misses) - 0.5), ylim=(5e-6, 5), xlabel="pass", ylabel="largest miss")
+            right.set(xlim=(-0.5, len(misses) - 0.5), ylim=(0.5 * floor, 5), xlabel="pass", ylabel="largest miss")
+            decades = [10.0**p for p in range(int(np.log10(floor)) + 1, 1)]
+            right.set_yticks([floor, *decades], ["0", *(f"{v:g}" for v in decades)])
+            right.yaxis.set_minor_locator(NullLocator())
+            right.xaxis.set_major_locator(MaxNLocator(integer=True))
 
         images.append(_image(draw))
     images += [images[-1]] * 3  # rest on the answer
@@ -237,10 +268,10 @@ def _image(draw: Any) -> Any:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 4.0), dpi=80)
+        figure = Figure(figsize=(8.8, 4.0), dpi=100)  # a multiple of 16 pixels either way, as mp4 wants
         canvas = FigureCanvasAgg(figure)
         left, right = figure.subplots(1, 2)
-        figure.subplots_adjust(0.06, 0.13, 0.97, 0.92, 0.22)  # the same in every frame, so that nothing jumps
+        figure.subplots_adjust(0.07, 0.13, 0.98, 0.92, 0.24)  # the same in every frame, so that nothing jumps
         draw(left, right)
         canvas.draw()
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -156,6 +156,7 @@ class Study:
     def report(self, rows: Float[np.ndarray, "k c"], folder: Path) -> dict[str, Any]:
         """Write tables, figures and page from the rows."""
         export(folder / "rows", self.columns(), rows)
+        shutil.rmtree(folder / "figures", ignore_errors=True)  # of an earlier report, which may have had others
         summary, sections = self.evaluate(rows, folder)
         summary = {"study": self.name, **self.settings()["settings"], "rows": len(rows), "results": summary}
         write(folder / SUMMARY_FILE, (json.dumps(summary, indent=2, default=float) + "\n").encode())
@@ -249,6 +250,15 @@ def render(picture: Picture, folder: Path) -> str:
     write(folder / "figures" / f"{picture.name}.svg", svg.getvalue().encode())
     write(folder / "figures" / f"{picture.name}.png", png.getvalue())
     return svg.getvalue()
+
+
+def plain_log(axis: Any) -> None:
+    """Make a logarithmic axis count 1, 2, 5, 10 in plain numbers, over one decade or many."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 STYLE: Any = {

@@ -226,8 +226,7 @@ class Workspace(Study):
         rows = np.full((len(centres), 8), np.nan)
         rows[:, :3], rows[:, 3] = centres, good.mean(axis=1)
         for i in np.flatnonzero(good.any(axis=1)):
-            some = np.flatnonzero(good[i])[:3]  # three postures stand for the voxel
-            rows[i, 4] = max(_manipulability(chain, q[i, k], self._kind, self._planar) for k in some)
+            rows[i, 4] = max(_manipulability(chain, one, self._kind, self._planar) for one in q[i, good[i]])
         if witness:
             asked = np.flatnonzero((np.arange(len(centres)) + layer) % self.witness_every == 0)
             if len(asked):
@@ -289,7 +288,8 @@ class Workspace(Study):
                           label="trace of joint 2 as joint 1 turns")  # fmt: skip
                 axes.set_title(title)
                 axes.set_xlabel("x [m]")
-            figure.colorbar(drawn, ax=figure.axes, shrink=0.8, label="postures a m², share of all")
+                axes.grid(False)  # lines over an image hide it
+            figure.colorbar(drawn, ax=figure.axes, shrink=0.8, label="share of all postures per m²")
             figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center")
 
         text = [
@@ -320,6 +320,8 @@ class Workspace(Study):
 
         def regions(figure: Any) -> None:
             from matplotlib.colors import ListedColormap
+            from matplotlib.lines import Line2D
+            from matplotlib.patches import Patch
 
             panels = figure.subplots(1, 3)
             panels[0].set_ylabel("y [m]")
@@ -342,8 +344,17 @@ class Workspace(Study):
                 axes.set_title(title)
                 axes.set_aspect("equal")
                 axes.set_xlabel("x [m]")
-            handles = figure.axes[0].get_legend_handles_labels()
-            figure.legend(*handles, loc="outside lower center", ncols=3)
+                axes.grid(False)
+            trace = figure.axes[0].get_legend_handles_labels()[0]
+            handles = [
+                Patch(color=SKY, alpha=0.75, label="one posture"),
+                Patch(color=BLUE, alpha=0.75, label="two postures"),
+                Line2D([], [], color=BLACK, linewidth=0.9, label="exact boundary"),
+                *trace,
+                Line2D([], [], color=RED, marker="o", markersize=3, label="example"),
+                Line2D([], [], color=GREEN, marker="o", markersize=3, label="example"),
+            ]
+            figure.legend(handles=handles, loc="outside lower center", ncols=6)
 
         table = [
             ("limits of both joints", "area, grid [m²]", "area, exact [m²]", "share of the ring", "with two postures")
@@ -372,20 +383,23 @@ class Workspace(Study):
         return summary, [Section("Two links, three sets of angles", text, pictures, table)]
 
     def _evaluate_map(self, rows: Any, folder: Path) -> tuple[dict[str, Any], list[Section]]:
-        chain, planar = self._chain, self._planar
+        planar = self._planar
         share, manipulability = rows[:, 3], rows[:, 4]
         cell = self.voxel ** (2 if planar else 3)
         unit, thing = ("m²", "cells") if planar else ("m³", "voxels")
         reached = share > 0
-        asked = ~np.isnan(rows[:, 5])
+        asked, by_share = ~np.isnan(rows[:, 5]), self._kind != POINT
         orientations, (solver, witness) = len(self._rotations()), self._names()
         targets = int(asked.sum()) * orientations
         summary: dict[str, Any] = {
             thing: len(rows),
             f"reachable [{unit}]": float(reached.sum() * cell),
-            f"reachable in half of all orientations [{unit}]": float((share >= 0.5).sum() * cell),
-            f"reachable in all orientations [{unit}]": float((share >= 1.0).sum() * cell),
-            "mean share where reachable": float(share[reached].mean()) if reached.any() else 0.0,
+        }
+        if by_share:
+            summary[f"reachable in half of all orientations [{unit}]"] = float((share >= 0.5).sum() * cell)
+            summary[f"reachable in all orientations [{unit}]"] = float((share >= 1.0).sum() * cell)
+            summary["mean share where reachable"] = float(share[reached].mean()) if reached.any() else 0.0
+        summary |= {
             "witness asked": targets,
             "only the solver found": int(np.nansum(rows[:, 6])) if targets else 0,
             "only the witness found": int(np.nansum(rows[:, 7])) if targets else 0,
@@ -406,6 +420,7 @@ class Workspace(Study):
             drawn = axes.imshow(image.T, origin="lower", extent=extent, cmap="viridis", vmin=0, vmax=top)
             axes.set_xlabel("x [m]")
             axes.set_ylabel(f"{plane[1]} [m]")
+            axes.grid(False)
             where = ys[level] if plane == "xz" else zs[level]
             axes.set_title(f"{'y' if plane == 'xz' else 'z'} = {where:.2f} m")
             return drawn
@@ -419,49 +434,53 @@ class Workspace(Study):
             drawn = None
             for axes, plane, level in cuts:
                 drawn = cut(axes, plane, k, level)
-            label = "share of orientations" if k == 0 else "manipulability √det J Jᵀ"
+            label = "share of orientations" if k == 0 else freely
             figure.colorbar(drawn, ax=figure.axes, shrink=0.8, label=label)
 
         def manipulable(figure: Any) -> None:
             slices(figure, 1)
 
+        freely = "manipulability √det J Jᵀ"
+        colour = share if by_share else manipulability  # where only the point was asked for every share is 0 or 1
+
         def view(figure: Any) -> None:
+            from matplotlib.ticker import MaxNLocator
+
             axes = figure.add_subplot(projection="3d")
             behind = reached & ~((rows[:, 1] < 0) & (rows[:, 0] > 0))  # a quarter is cut away
             dots = axes.scatter(
-                *rows[behind, :3].T, c=share[behind], s=(330 * self.voxel / np.ptp(rows[:, 2])) ** 2, cmap="viridis",
-                vmin=0, vmax=1, marker="s", linewidths=0,
+                *rows[behind, :3].T, c=colour[behind], s=(330 * self.voxel / np.ptp(rows[:, 2])) ** 2, cmap="viridis",
+                vmin=0, vmax=1 if by_share else None, marker="s", linewidths=0,
                 depthshade=False, rasterized=True,
             )  # fmt: skip
             axes.set(xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
+            for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+                axis.set_major_locator(MaxNLocator(5))
             axes.set_box_aspect(np.ptp(rows[:, :3], axis=0))
             axes.view_init(22, -55)
-            figure.colorbar(dots, ax=axes, shrink=0.7, pad=0.1, label="share of orientations")
+            figure.colorbar(dots, ax=axes, shrink=0.7, pad=0.1, label="share of orientations" if by_share else freely)
 
         def turning() -> Any:
             import plotly.graph_objects as go
 
             data = go.Scatter3d(
                 x=rows[reached, 0].round(4), y=rows[reached, 1].round(4), z=rows[reached, 2].round(4), mode="markers",
-                marker={"size": 3, "color": share[reached].round(3), "colorscale": "Viridis", "opacity": 0.55,
-                        "cmin": 0, "cmax": 1, "colorbar": {"title": "share"}},
+                marker={"size": 3, "color": colour[reached].round(3), "colorscale": "Viridis", "opacity": 0.55,
+                        "cmin": 0, "cmax": 1 if by_share else float(np.nanmax(colour)),
+                        "colorbar": {"title": "share" if by_share else "manipulability"}},
             )  # fmt: skip
-            return go.Figure(data, layout={"scene": {"aspectmode": "data"}})
+            titles = {f"{a}axis_title": f"{a} [m]" for a in "xyz"}
+            return go.Figure(data, layout={"scene": {"aspectmode": "data", **titles}})
 
         def against_radius(figure: Any) -> None:
             axes = figure.subplots()
-            from ik_sim.chain import CENTRE
-
-            r = np.linalg.norm(rows[:, :3] - chain.packed[CENTRE : CENTRE + 3], axis=1)
-            edges = np.arange(0, r.max() + 2 * self.voxel, self.voxel)
-            at = np.digitize(r, edges) - 1
-            centre = [(edges[b] + edges[b + 1]) / 2 for b in range(len(edges) - 1) if np.any(at == b)]
-            for f, colour, label in ((np.mean, BLUE, "mean share"), (np.max, ORANGE, "best voxel")):
-                y = [f(share[at == b]) for b in range(len(edges) - 1) if np.any(at == b)]
-                axes.plot(centre, y, ".-", color=colour, label=label)
-            axes.set_xlabel("distance from the first joint's centre [m]")
-            axes.set_ylabel("share of orientations")
-            axes.legend()
+            centre, mean, best = self._by_radius(rows)
+            axes.plot(centre, mean, ".-", color=BLUE, label=f"mean of the {thing}")
+            if by_share:
+                axes.plot(centre, best, ".-", color=ORANGE, label="best of them")
+                axes.legend()
+            axes.set_xlabel("distance from the middle of the reach [m]")
+            axes.set_ylabel("share of orientations" if by_share else f"share of {thing} reached")
 
         asked_text = (
             f"The witness, {witness}, was asked about {targets:,} of the same poses: "
@@ -486,23 +505,98 @@ class Workspace(Study):
                 else " The share that counts is what a programmer feels as room: 1 means the tool may point anywhere."
             ),
             asked_text,
+            self._seen(rows),
         ]
-        pictures = [Picture("slices", "Cuts through the map.", slices, (9.5, 4.2))]
+        size = (5.6, 4.4) if planar else (9.5, 4.2)
+        pictures = []
         if not planar:
-            pictures.insert(0, Picture("view", "The map with a quarter cut away.", view, (7.5, 6.0), turning))
-        pictures.append(
-            Picture("radius", "How the share falls towards the ends of the reach.", against_radius, (7.5, 3.2))
-        )
+            seen = "share of orientations" if by_share else "manipulability, since only the point was asked for"
+            caption = (
+                f"The map with a quarter cut away, coloured by the {seen}. In the lower view all of it, to be turned."
+            )
+            pictures.append(Picture("view", caption, view, (7.5, 6.0), turning))
+        if by_share:
+            cuts = "The map" if planar else "Cuts through the map, upright and level"
+            pictures.append(Picture("slices", f"{cuts}. White: not reached in any orientation.", slices, size))
+        radius = "The share, from the middle of the reach to its end: where it falls, fewer orientations are left."
+        if not by_share:
+            radius = f"How many of the {thing} at each distance are reached."
+        pictures.append(Picture("radius", radius, against_radius, (7.5, 3.2)))
         pictures.append(
             Picture(
                 "manipulability",
-                "Manipulability of the best of three postures: how freely the tool moves. Dark rims are singular.",
+                "Manipulability of the best posture that was found: how freely the tool moves there. Towards 0, at the "
+                "dark rims, every posture is near a singular one. White: not reached.",
                 manipulable,
-                (9.5, 4.2),
+                size,
             )
         )
         table = [("", "")] + [(k, number(v) if isinstance(v, float) else f"{v:,}") for k, v in summary.items()]
         return summary, [Section(f"Reach map of {self.robot}", text, pictures, table)]
+
+    def _by_radius(self, rows: Any) -> tuple[Any, Any, Any]:
+        """Distances from the middle of the reach, with the mean and the best share of the voxels there."""
+        from ik_sim.chain import CENTRE
+
+        at = np.floor(np.linalg.norm(rows[:, :3] - self._chain.packed[CENTRE : CENTRE + 3], axis=1) / self.voxel)
+        shells = np.unique(at)
+        mean, best = ([f(rows[at == k, 3]) for k in shells] for f in (np.mean, np.max))
+        return (shells + 0.5) * self.voxel, np.array(mean), np.array(best)
+
+    def _seen(self, rows: Any) -> str:
+        """What the pictures show, in numbers; for the known families, why."""
+        from ik_sim.chain import CENTRE
+
+        chain, share = self._chain, rows[:, 3]
+        r = np.linalg.norm(rows[:, :3] - chain.packed[CENTRE : CENTRE + 3], axis=1)
+        if not np.any(share > 0):
+            return "Nothing was reached."
+        outer = float(r[share > 0].max())
+        within = r <= outer
+        thing = "cells" if self._planar else "voxels"
+        text = (
+            f"The farthest of the {thing} reached lies {number(outer)} m from the middle of the reach; of the "
+            f"{within.sum():,} that are no farther, {100 * float((share[within] == 0).mean()):.1f} % are not reached."
+        )
+        if self._kind != POINT:
+            centre, mean, _ = self._by_radius(rows)
+            top = int(np.argmax(mean))
+            text += f" The share is largest, {mean[top]:.2f} on the average, {number(float(centre[top]))} m away."
+        fit = chain.family_fit
+        if chain.family == "ur":
+            offset, tool = float(fit.lengths[2]), float(np.linalg.norm(fit.T_family_tool[:3, 3]))
+            axis = fit.T_base_family[:3, 2]
+            away = np.linalg.norm(np.cross(rows[:, :3] - fit.T_base_family[:3, 3], axis), axis=1)
+            text += (
+                f" There is a column about the first axis: the wrist stays {number(abs(offset))} m off that axis, and "
+                f"the tool is {number(tool)} m from the wrist"
+            )
+            closed = abs(offset) - tool
+            if closed > 0:
+                text += (
+                    f", so nothing nearer to it than {number(closed)} m can be reached: of {(away < closed).sum()} such "
+                    f"{thing}, {(share[away < closed] > 0).sum()} were. Up to {number(abs(offset) + tool)} m away some "
+                    f"orientations are still lost"
+                )
+            text += "."
+        elif chain.family == "srs":
+            (a, b), tool = fit.lengths, float(np.linalg.norm(fit.T_family_tool[:3, 3]))
+            ends = fit.sign[3] * np.array([chain.lower[3], chain.upper[3]]) + fit.offset[3]
+            bend = min(np.pi, float(np.abs(ends).max()))
+            nearest = float(np.sqrt(a * a + b * b + 2 * a * b * np.cos(bend)))
+            away = np.linalg.norm(rows[:, :3] - fit.T_base_family[:3, 3], axis=1)
+            text += (
+                f" The hollow in the middle is the elbow's: it bends by {np.degrees(bend):.0f}° at most, which keeps the "
+                f"wrist {number(nearest)} m from the shoulder"
+            )
+            closed = nearest - tool
+            if closed > 0:
+                text += (
+                    f", and the tool, {number(tool)} m from the wrist, {number(closed)} m: of {(away < closed).sum()} "
+                    f"{thing} nearer than that, {(share[away < closed] > 0).sum()} were reached"
+                )
+            text += "."
+        return text
 
     def _export_grid(self, rows: Any, folder: Path) -> None:
         export(folder / "reach_map", self.columns()[:5], rows[:, :5])
