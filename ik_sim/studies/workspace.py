@@ -532,7 +532,7 @@ class Workspace(Study):
             )
         )
         table = [("", "")] + [(k, number(v) if isinstance(v, float) else f"{v:,}") for k, v in summary.items()]
-        return summary, [Section(f"Reach map of {self.robot}", text, pictures, table)]
+        return summary, [Section(f"Reach map of {Path(self.robot).name}", text, pictures, table)]
 
     def _by_radius(self, rows: Any) -> tuple[Any, Any, Any]:
         """Distances from the middle of the reach, with the mean and the best share of the voxels there."""
