@@ -63,7 +63,7 @@ class Spec:
             self.control, physics_rate=1.0 / self.period, substeps=1,
             torque_scale=self.control.torque_scale / self.substeps,
         )  # fmt: skip
-        return Simulation(self.robot, control, bullet_substeps=self.substeps)
+        return Simulation(self.robot, control, bullet_substeps=self.substeps, bare=True)
 
 
 class Fleet:

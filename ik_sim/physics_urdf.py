@@ -17,16 +17,20 @@ from ik_sim.urdf import MOVING, UrdfModel
 
 PAYLOAD_LINK = "ik_sim_payload"
 """The link that carries what hangs on the tool."""
+WEIGHTLESS = 1e-5
+"""A link without a shape that weighs no more is a mere frame [kg]; files give them a milligram, lest engines assume 1 kg."""
 
 
 @contextlib.contextmanager
 def physics_urdf(
-    model: UrdfModel, chain: Chain, control: ControlSettings, visuals: bool
+    model: UrdfModel, chain: Chain, control: ControlSettings, visuals: bool, bare: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """A repaired copy of the robot's file for PyBullet, for as long as it loads; and what deserves a warning.
 
     Links get the mass properties that PyBullet would invent, meshes their full paths, the tool its payload. Collision
-    shapes are left out of a world without boxes, where they would cost a seventh of every step for nothing.
+    shapes are left out of a world without boxes, where they would cost a seventh of every step for nothing; and where the
+    arm is wanted `bare`, so are frames at its ends (a tool, a flange) that weigh nothing and have no shape, each of which
+    costs as much as a link.
     """
     tree = defusedxml.ElementTree.parse(model.path)
     root = tree.getroot()
@@ -63,10 +67,45 @@ def physics_urdf(
         ET.SubElement(joint, "parent", link=chain.tool_link)
         ET.SubElement(joint, "child", link=PAYLOAD_LINK)
         ET.SubElement(joint, "origin", xyz=" ".join(repr(float(x)) for x in offset), rpy="0 0 0")
+    if bare:
+        _remove_empty_ends(root)
     with tempfile.TemporaryDirectory(prefix="ik_sim_") as folder:
         path = Path(folder) / "robot.urdf"
         tree.write(path, encoding="utf-8", xml_declaration=True)
         yield str(path), warnings
+
+
+def _remove_empty_ends(root: ET.Element) -> None:
+    """Take away fixed frames that nothing hangs on, until each end of the tree weighs something or moves."""
+    while True:
+        joints = {_link_of(joint, "child"): joint for joint in root.findall("joint")}
+        parents = {_link_of(joint, "parent") for joint in joints.values()}
+        empty = [
+            link
+            for link in root.findall("link")
+            if (name := link.get("name", "")) not in parents
+            and name in joints
+            and joints[name].get("type") == "fixed"
+            and link.find("visual") is None
+            and link.find("collision") is None
+            and _mass(link) <= WEIGHTLESS
+        ]
+        if not empty:
+            return
+        for link in empty:
+            root.remove(link)
+            root.remove(joints[link.get("name", "")])
+
+
+def _link_of(joint: ET.Element, end: str) -> str:
+    found = joint.find(end)
+    assert found is not None  # read_urdf has seen it
+    return found.get("link", "")
+
+
+def _mass(link: ET.Element) -> float:
+    found = link.find("inertial/mass")
+    return 0.0 if found is None else float(found.get("value", "0"))
 
 
 def _inertial(mass: float, inertia: float, xyz: tuple[float, float, float]) -> ET.Element:

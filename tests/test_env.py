@@ -526,7 +526,7 @@ def test_a_period_in_one_call_is_the_same_physics_as_step_by_step():
     # So weak that motors saturate.
     env = ArmEnv(robot="ur5", control={"torque_scale": 0.0625})
     env.reset(seed=0)
-    with Simulation(load_robot("ur5"), ControlSettings(torque_scale=0.0625)) as simulation:
+    with Simulation(load_robot("ur5"), ControlSettings(torque_scale=0.0625), bare=True) as simulation:
         p, client, body = simulation._p, simulation._client, simulation._body
         rng = np.random.default_rng(1)
         for _ in range(10):
