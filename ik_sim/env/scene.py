@@ -37,7 +37,7 @@ class Scene:
                 ),
                 (0.0, 0.0, BELOW - 0.01),
             )  # fmt: skip
-            radius = max(setup.tolerance.position, 0.022 * reach)
+            radius = max(setup.tolerance.position, 0.03 * reach)  # else hardly seen
             self._goal = self._ball(radius, GREEN)
             self._spheres: list[tuple[int, float]] = [(-1, -1.0)] * setup.obstacles
         centre = setup.robot.chain.packed[CENTRE : CENTRE + 3]
@@ -46,7 +46,7 @@ class Scene:
             look = centre
         else:
             look = centre + np.array([0.15, 0.0, 0.2]) * reach
-            eye = look + np.array([1.5, -1.35, 0.85]) * reach
+            eye = look + np.array([1.25, -1.1, 0.75]) * reach
         self._view = p.computeViewMatrix(eye.tolist(), look.tolist(), [0.0, 0.0, 1.0])
         self._projection = p.computeProjectionMatrixFOV(48.0, width / height, 0.05 * reach, 10.0 * reach)
         if window:
@@ -92,7 +92,8 @@ class Scene:
         width, height = self._size
         with quiet():
             pixels = p.getCameraImage(
-                width, height, self._view, self._projection, shadow=1, lightDirection=[1.0, -0.8, 2.6],
+                # Without shadows: their map is too coarse for a floor of this size, and draws rings on it.
+                width, height, self._view, self._projection, shadow=0, lightDirection=[1.0, -0.8, 2.6],
                 lightDistance=2.0, lightAmbientCoeff=0.55, lightDiffuseCoeff=0.5, lightSpecularCoeff=0.15,
                 renderer=p.ER_TINY_RENDERER, physicsClientId=arm._client,
             )[2]  # fmt: skip
