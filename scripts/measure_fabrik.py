@@ -2,7 +2,7 @@
 
     python scripts/measure_fabrik.py [--quick] [--pyfabrik PYTHON_WITH_PYFABRIK]
 
-Prints three tables, on the machine as it is; processor time beside the clock's, since other work slows the clock.
+Prints four tables, on the machine as it is; processor time beside the clock's, since other work slows the clock.
 `--quick` does a hundredth of the work. pyfabrik needs NumPy below 2, so it is asked in an environment of its own; see
 scripts/compare_pyfabrik.py.
 """
@@ -117,6 +117,31 @@ def frames(count: int) -> None:
         )
 
 
+def methods(count: int) -> None:
+    """FABRIK and the other methods on the same free chains, starts and targets."""
+    print(f"\nEvery method on {count} targets within 95 % of the reach, random starts, at most 1000 steps, to 1e-6")
+    print(f"{'links':>6} {'dimension':>10} {'method':<24} {'arrived':>8} {'median steps':>13} {'median µs':>10}")
+    for links, d in ((3, 2), (10, 2), (10, 3), (100, 3)):
+        chain, rng = fabrik.Skeleton.chain(np.full(links, 1 / links), base=(0.0,) * d), np.random.default_rng(0)
+        starts, goals = rng.normal(size=(count, links + 1, d)), rng.normal(size=(count, d))
+        starts[:, 0] = 0.0
+        goals *= rng.uniform(0.1, 0.95, (count, 1)) / np.linalg.norm(goals, axis=1, keepdims=True)
+        for name in ("fabrik", *fabrik.rivals.METHODS):
+            solver = fabrik.Solver(max_cycles=1000) if name == "fabrik" else fabrik.rivals.Rival(name, max_cycles=1000)
+            solver.solve(chain, goals[0], starts[0])
+            spent, steps = [], []
+            for start, goal in zip(starts, goals, strict=True):
+                began = time.perf_counter()
+                found = solver.solve(chain, goal, start)
+                spent.append(1e6 * (time.perf_counter() - began))
+                steps.append(found.cycles if found.converged else np.inf)
+            arrived = 100 * np.isfinite(steps).mean()
+            print(
+                f"{links:>6} {d:>10} {name.replace('_', ' '):<24} {arrived:>7.1f}% {np.median(steps):>13.0f} "
+                f"{np.median(spent):>10.1f}"
+            )
+
+
 def main() -> None:
     """All of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,6 +152,7 @@ def main() -> None:
     cost_of_a_cycle(10_000_000 // less)
     million(1_000_000 // less)
     frames(600 // (10 if options.quick else 1))
+    methods(20 if options.quick else 300)
     if options.pyfabrik:
         print()
         sys.stdout.flush()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -348,6 +351,30 @@ def test_a_chain_counts_as_in_line_within_a_thousand_millionth_of_its_reach(tilt
     found = solve(chain, (1.5, 0.0))
     assert found.converged
     assert found.was_in_line == in_line
+
+
+PAGE = """
+from ik_sim import fabrik
+from ik_sim.fabrik import Box, Cone, Hinge, Skeleton, Solver, Sphere, solve
+
+arm = fabrik.Skeleton.chain([3, 3, 3])
+solution = fabrik.solve(arm, (3, 4))
+assert solution.converged and solution.cycles == 3
+assert fabrik.rivals.Rival("ccd").solve(arm, (3, 4)).converged
+assert len(fabrik.rivals.two_links((65, 116), (86, 145))) == 2
+space = Skeleton.chain([1, 1, 1], base=(0, 0, 0), joints=[Cone(0.5), Hinge((0, 1, 0), 0, 2), None])
+assert solve(space, space.rest[-1] + [-0.2, 0.1, 0.1]).converged
+assert solve(arm, (3, 4), obstacles=[Sphere((5, 0), 0.5), Box((9, 9), (1, 1))]).converged
+assert Solver(rotation_cap=0.1).solve(arm, (3, 4), solution.points).converged
+assert Solver().trace(arm, (3, 4)).passes[0] == "start"
+assert Solver().solve_batch(arm, [(3, 4), (2, 2)], lengths=[(3, 3, 3), (2, 2, 1)]).converged.all()
+import sys
+assert not {"pybullet", "gymnasium", "matplotlib", "ik_sim.chain", "ik_sim.robots"} & set(sys.modules)
+"""
+
+
+def test_what_the_page_shows_runs_with_nothing_imported_but_the_package_itself():
+    subprocess.run([sys.executable, "-W", "error", "-c", PAGE], check=True)
 
 
 # --- what every answer keeps ---

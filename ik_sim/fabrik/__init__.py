@@ -14,10 +14,11 @@ methods on the same skeletons. docs/fabrik.md has the whole story.
 
 from __future__ import annotations
 
+from ik_sim.fabrik import rivals
 from ik_sim.fabrik.skeleton import Arc, Box, Cone, Hinge, Skeleton, Sphere
 from ik_sim.fabrik.solver import BatchSolution, Solution, Solver, Status, Trace, solve
 
 __all__ = [
     "Arc", "BatchSolution", "Box", "Cone", "Hinge", "Skeleton", "Solution", "Solver", "Sphere", "Status", "Trace",
-    "solve",
+    "rivals", "solve",
 ]  # fmt: skip

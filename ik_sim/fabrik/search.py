@@ -398,7 +398,8 @@ def solve(parent, length, joint, branch, pulls, loops, obstacles, s, targets, p,
             miss, score, which = measure(pulls, targets, loops, p)
 
     best = np.empty((n + 1, 3))
-    base, unmet, base_unmet, base_score = np.empty((n + 1, 3)), np.empty(n + 1, np.bool_), n + 1, np.inf
+    base, unmet, base_score = np.empty((n + 1, 3)), np.empty(n + 1, np.bool_), np.inf
+    base_unmet = 2**31  # no start yet; targets and loops together can be more than there are points
     turns = s[TURNS]
     if not limited or blocked or s[COS_CAP] > -2.0 or pulls.shape[0] + loops.shape[0] > MOST_PULLS:
         turns = 0.0
