@@ -223,7 +223,7 @@ class Design(Study):
                     f"Room wants a short last link and two long ones that are nearly alike, so that the hand turns "
                     f"where it is: largest room has {best['room'][5]:.2f} for the last link and "
                     f"{best['room'][3]:.2f} and {best['room'][4]:.2f} before it. Speed wants another last link, "
-                    f"{best['speed'][5]:.2f}, and leaves {number(float(best['speed'][6]))} of the room. Between them the "
+                    f"{best['speed'][5]:.2f}, and has a room of {number(float(best['speed'][6]))}. Between them the "
                     f"balance keeps {number(float(best['balance'][6]))} at {number(float(best['balance'][7]))} cycles, "
                     f"against {number(float(best['room'][7]))} cycles for the largest room.",
                 ],
@@ -255,7 +255,7 @@ class Design(Study):
                 "Do the optimisers agree?",
                 [
                     f"Four methods, up to {self.evaluations} arms each. The best and the worst of the four differ by at most "
-                    f"{number(spread)} in value. Where all four agree the answer can be trusted; where one is behind, it has "
+                    f"{number(spread)} in value. Where all four agree the answer is well supported; where one is behind, it has "
                     "not found with this budget what another has, and the best is no more than the best found: a larger "
                     "budget (--preset thorough, or --set evaluations=) tells. The value is to be small: minus a third "
                     "of the room, half the log10 of the cycles, 0.4 of the one and 0.6 of the other for the balance, "
