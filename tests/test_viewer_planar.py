@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,8 +19,21 @@ from ik_sim.fabrik import Arc, Skeleton, Solver
 from ik_sim.fabrik.rivals import Rival
 from ik_sim.viewer import planar
 from ik_sim.viewer import state as lab_state
-from ik_sim.viewer.planar import METHODS, Bench, PlanarLab
-from ik_sim.viewer.planar_frame import Area, Arrow, Circle, Dot, Label, Line, dashes, frame, matrix_text, read_outs, svg
+from ik_sim.viewer.planar import METHODS, MODELS, Bench, PlanarLab
+from ik_sim.viewer.planar_frame import (
+    Area,
+    Arrow,
+    Circle,
+    Dot,
+    Label,
+    Line,
+    best_columns,
+    dashes,
+    frame,
+    matrix_text,
+    read_outs,
+    svg,
+)
 from ik_sim.viewer.planar_lessons import LESSONS
 from ik_sim.viewer.planar_reach import RINGS, ReachGrid
 from ik_sim.viewer.server import LabServer
@@ -606,6 +620,18 @@ def test_the_colour_of_the_arm_says_how_it_stands(settings, role):
     assert any(line.width > 10 for line in panel.of(Line, role))
 
 
+@pytest.mark.parametrize(
+    ("ground", "columns"),
+    [((0.68, 9 / 16), 3), ((0.6, 3 / 4), 2), ((0.47, 4 / 3), 1)],
+    ids=["desk", "tablet", "upright"],
+)
+def test_five_panels_take_the_shape_of_the_window(ground, columns):
+    assert best_columns(5, *ground) == columns
+    lab = PlanarLab.from_dict(LESSONS["race"].state)
+    x0, y0, x1, y1 = frame(lab, width=1.0, columns=columns).bounds
+    assert (x1 - x0, y1 - y0) == pytest.approx((columns, math.ceil(5 / columns)), rel=0.06)
+
+
 def test_a_click_is_found_in_the_panel_that_it_hits():
     picture = frame(bench(shown=ALL[:5]))
     assert len({panel.offset for panel in picture.panels}) == 5
@@ -830,6 +856,60 @@ def test_keys_do_what_the_mouse_does(opened):
     tab.wait(lambda: tab.status["iteration"] == "0")
     tab.key("Run or pause")
     tab.wait(lambda: tab.status["state"] == "reached", 60.0)
+
+
+def test_joints_of_a_planar_arm_swing_and_the_tip_leaves_a_trace(opened):
+    tab = opened(bench={"follow": False, "limits": [None, [-0.6, 0.5], None]})
+    assert (tab.value("Move"), tab.value("Joint")) == (False, "joint_1")
+    tab.set("Joint", "joint_2")
+    tab.set("Amplitude [deg]", 90.0)
+    tab.set("Frequency [Hz]", 0.5)
+    tab.key("Sines on or off")
+    tab.wait(lambda: tab.status["moving"] == "true" and "held at a limit: joint_2" in tab.status["text"])
+    bench = tab.lab().page.bench
+    tab.wait(lambda: len(bench.trace) > 20)
+    middle = START[1]
+    seen = [middle]
+    end = time.monotonic() + 2.5  # more than a period of two seconds
+    while time.monotonic() < end:
+        q = shown_angles(tab)
+        np.testing.assert_allclose(q[[0, 2]], [START[0], START[2]], atol=1e-9)  # the others stand still
+        seen.append(q[1])
+        time.sleep(0.02)
+    assert (min(seen), max(seen)) == pytest.approx((-0.6, 0.5), abs=1e-9)  # middle ± π/2 is cut by the limits
+    tab.set("Go", "Step")  # any other act holds the arm
+    tab.wait(lambda: tab.status["moving"] == "false" and tab.status["phase"] == "backward")
+    assert tab.value("Move") is False
+    root, second = np.zeros(2), np.array([np.cos(START[0]), np.sin(START[0])])
+    assert np.ptp(np.linalg.norm(bench.trace - root, axis=1)) > 0.3
+    assert np.ptp(np.linalg.norm(bench.trace - second, axis=1)) < 1e-9  # only the second joint turned: an arc about it
+    traced = [item for item in frame(bench).panels[0].of(Line, "trace")]
+    np.testing.assert_array_equal(traced[0].points, bench.trace)
+    tab.click("Clear the trace")
+    tab.wait(lambda: not len(bench.trace))
+
+
+def test_a_moving_arm_comes_back_about_the_same_middle(opened, server, fake_tab):
+    tab = opened()
+    tab.set("Amplitude [deg]", 40.0)
+    tab.set("Phase [deg]", 90.0)
+    tab.set("Move", True)
+    tab.wait(lambda: tab.status["moving"] == "true" and abs(shown_angles(tab)[0] - START[0]) > 0.1)
+    again = fake_tab(server.address, tab.lab().link().rpartition("/")[2])
+    again.wait(lambda: again.status.get("moving") == "true")
+    np.testing.assert_allclose(server.labs[max(server.labs)].page.motion.middle, START, atol=1e-9)
+    assert again.value("Amplitude [deg]") == 40.0
+
+
+def test_limbs_are_not_moved_by_sines_and_that_is_said(opened):
+    tab = opened()
+    tab.set("Model", MODELS["spider"])
+    tab.wait(lambda: tab.value("Joint") == "-")
+    tab.set("Move", True)
+    tab.wait(lambda: "only a single arm" in tab.status["text"])
+    tab.wait(lambda: tab.value("Move") is False)
+    tab.set("Model", MODELS["single"])
+    tab.wait(lambda: tab.value("Joint") == "joint_1")
 
 
 def test_misuse_and_a_broken_solver_are_said_and_the_page_goes_on(opened, monkeypatch):

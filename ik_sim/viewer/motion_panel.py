@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import viser
 from jaxtyping import Float
 
-from ik_sim.viewer.drawings import polyline
+from ik_sim.chain import Chain
+from ik_sim.errors import IkSimError
+from ik_sim.viewer.lab import Lab
 from ik_sim.viewer.state import flag, numbers
 
 LONGEST = 1500
 """Points of a trace."""
 CALM = 0.15
 """Between two looks at the numbers and the trace [s]; the arm itself moves at every tick."""
+
+_NONE = ("-",)
+"""Instead of names, where there is no single arm to move."""
 
 
 def sines(
@@ -29,24 +35,58 @@ def sines(
     return middle + amplitude * np.sin(2.0 * np.pi * frequency * time + phase)
 
 
-class MotionPanel:
-    """The tab Motion of the page for an arm in space."""
+@runtime_checkable
+class Moved(Protocol):
+    """A page whose arm is moved by sines."""
 
-    def __init__(self, page: Any, state: Mapping[str, Any]) -> None:
+    client: viser.ClientHandle
+    lab: Lab
+
+    @property
+    def chain(self) -> Chain:
+        """What is moved now.
+
+        Raises:
+            IkSimError: nothing that could be.
+        """
+        ...
+
+    @property
+    def posture(self) -> Float[np.ndarray, "n"]:
+        """Where the joints are."""
+        ...
+
+    def begin_motion(self) -> None:
+        """Hold whatever else moves the arm."""
+        ...
+
+    def move_joints(self, q: Float[np.ndarray, "n"], note: str) -> None:
+        """Draw the arm there; say `note` about it where there is one."""
+        ...
+
+    def show_trace(self, points: Float[np.ndarray, "k 3"]) -> None:
+        """Draw the way of the tool; no points: take it away."""
+        ...
+
+
+class MotionPanel:
+    """The tab Motion of a page. `most` is the number of joints for which there is room, `key` the one that starts it."""
+
+    def __init__(self, page: Moved, state: Mapping[str, Any], most: int, key: str) -> None:
         self.page = page
-        chain, gui, listen = page.robot.chain, page.client.gui, page.lab.listen
-        zeros, n = [0.0] * chain.n, chain.n
-        self.amplitude = np.clip(np.array(numbers(state, "amplitude", zeros, n)), 0.0, 2.0 * math.pi)
-        self.frequency = np.clip(np.array(numbers(state, "frequency", [0.2] * n, n)), 0.0, 5.0)
-        self.phase = np.array(numbers(state, "phase", zeros, n))
-        self.middle = page.q.copy()
-        self.running = flag(state, "moving", False)
+        self._names = self._joints()
+        gui, listen = page.client.gui, page.lab.listen
+        zeros = [0.0] * most
+        self.amplitude = np.clip(np.array(numbers(state, "amplitude", zeros, most)), 0.0, 2.0 * math.pi)
+        self.frequency = np.clip(np.array(numbers(state, "frequency", [0.2] * most, most)), 0.0, 5.0)
+        self.phase = np.array(numbers(state, "phase", zeros, most))
+        self.middle = page.posture
+        self.running = flag(state, "moving", False) and self._names != _NONE
         self._begin, self._shown = math.nan, -math.inf
         self._trail: list[Any] = []
-        self._line: Any = None
-        self._run = gui.add_checkbox("Move", self.running, hint="About the posture the arm has now. Key: 3")
+        self._run = gui.add_checkbox("Move", self.running, hint=f"About the posture the arm has now. Key: {key}")
         listen(self._run.on_update, lambda _: self._set(self._run.value))
-        self._joint = gui.add_dropdown("Joint", chain.joint_names)
+        self._joint = gui.add_dropdown("Joint", self._names)
         listen(self._joint.on_update, lambda _: self._show())
         self._sliders = (
             gui.add_slider("Amplitude [deg]", 0.0, 180.0, 1.0, 0.0),
@@ -92,26 +132,44 @@ class MotionPanel:
             return
         if math.isnan(self._begin):
             self._begin = now
-            self.page.path.stop()
-        t = now - self._begin
-        chain = self.page.robot.chain
-        wanted = sines(self.middle, self.amplitude, self.frequency, self.phase, t)
+            self.page.begin_motion()
+        t, chain = now - self._begin, self.page.chain
+        n = chain.n
+        wanted = sines(self.middle, self.amplitude[:n], self.frequency[:n], self.phase[:n], t)
         q = chain.clip(wanted)
         cut = [name for name, a, b in zip(chain.joint_names, wanted, q, strict=True) if abs(a - b) > 1e-9]
-        self.page.arm.show(q)
         self._trail = [*self._trail[1 - LONGEST :], chain.fk(q)[:3, 3]]
-        if now - self._shown > CALM:
+        look = now - self._shown > CALM
+        note = f"t = {t:.1f} s" + (f"; held at a limit: {', '.join(cut)}" if cut else "")
+        self.page.move_joints(q, note if look else "")
+        if look:
             self._shown = now
-            self.page.pose(q, f"t = {t:.1f} s" + (f"; held at a limit: {', '.join(cut)}" if cut else ""))
             self._draw()
+
+    def refresh(self) -> None:
+        """Show the joints that the arm has now."""
+        names = self._joints()
+        if names != self._names:
+            self._names = self._joint.options = names
+            self._show()
+
+    def _joints(self) -> tuple[str, ...]:
+        try:
+            return tuple(self.page.chain.joint_names)
+        except IkSimError:
+            return _NONE
 
     def _set(self, running: bool) -> None:
         if running:
-            self.middle, self._begin = self.page.q.copy(), math.nan
+            try:
+                self.middle, self._begin = self.page.chain.clip(self.page.posture), math.nan
+            except IkSimError:
+                self._run.value = False
+                raise
         self.running = running
 
     def _index(self) -> int:
-        return self.page.robot.chain.joint_names.index(self._joint.value)
+        return self._names.index(self._joint.value)
 
     def _show(self) -> None:
         i = self._index()
@@ -120,9 +178,7 @@ class MotionPanel:
             slider.value = float(np.clip(value, slider.min, slider.max))
         rows = [
             f"| {name} | {math.degrees(a):.0f} | {f:.2f} | {math.degrees(p):.0f} |"
-            for name, a, f, p in zip(
-                self.page.robot.chain.joint_names, self.amplitude, self.frequency, self.phase, strict=True
-            )
+            for name, a, f, p in zip(self._names, self.amplitude, self.frequency, self.phase, strict=False)
         ]
         self._table.content = "\n".join(["| joint | deg | Hz | phase |", "|---|---|---|---|", *rows])
 
@@ -133,15 +189,5 @@ class MotionPanel:
         self._show()
 
     def _draw(self) -> None:
-        if len(self._trail) < 2 or not self._trace.value:
-            if self._line is not None:
-                self._line.remove()
-                self._line = None
-            return
-        segments = polyline(np.array(self._trail))
-        if self._line is None:
-            self._line = self.page.client.scene.add_line_segments(
-                "/space/trace", segments, (156, 89, 201), thickness=0.006
-            )
-        else:
-            self._line.points = segments.astype(np.float32)
+        seen = self._trail if self._trace.value and len(self._trail) > 1 else []
+        self.page.show_trace(np.array(seen).reshape(-1, 3))

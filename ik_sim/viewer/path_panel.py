@@ -146,6 +146,7 @@ class PathPanel:
         q = self.waypoints[0][1]
         rows, missed = [], []
         for i, T in enumerate(self.targets):
+            self.page.get_ready(Target.pose(T), q)
             solution = self.page.solver.solve(chain, Target.pose(T), q)
             q = np.array(solution.q)
             rows.append(q)

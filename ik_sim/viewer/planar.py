@@ -230,6 +230,8 @@ class PlanarLab:
         self._runs: dict[str, tuple[Any, Run]] = {}
         self.cursor: dict[str, int] = {}
         """The row at which each method stands; 0 is the start."""
+        self.trace: Float[np.ndarray, "k 2"] = np.zeros((0, 2))
+        """The way that the tip of an arm moved by hand has left; to be drawn."""
         self.start = self._settled(self._points(start))
         self.home = (self.start, self._targets(targets))
         self.targets = self.home[1].copy()

@@ -23,13 +23,13 @@ COLOURS: dict[str, dict[str, str]] = {
         "ground": "#ffffff", "ink": "#1b1f24", "faint": "#b8bec6", "reach": "#7d8792", "region": "#4c78a8",
         "solving": "#e8890c", "reached": "#2f9e44", "unreachable": "#e03131", "ghost": "#a0a8b2",
         "construction": "#7048e8", "target": "#c2255c", "column": "#1971c2", "error": "#c2255c", "limit": "#4c78a8",
-        "other": "#868e96",
+        "other": "#868e96", "trace": "#9c59c9",
     },
     "dark": {
         "ground": "#1a1b1e", "ink": "#e8ebee", "faint": "#4a5058", "reach": "#8d97a2", "region": "#74a7dd",
         "solving": "#ffa94d", "reached": "#51cf66", "unreachable": "#ff6b6b", "ghost": "#6b737d",
         "construction": "#b197fc", "target": "#f783ac", "column": "#4dabf7", "error": "#f783ac", "limit": "#74a7dd",
-        "other": "#adb5bd",
+        "other": "#adb5bd", "trace": "#c79be8",
     },
 }  # fmt: skip
 """By ground and role."""
@@ -147,13 +147,22 @@ class Frame:
         return x - offset[0], y - offset[1]
 
 
-def frame(lab: PlanarLab, width: float | None = None) -> Frame:
-    """Describe the bench as it stands, in panels of that width; when left out, as wide as reach and targets ask for."""
+def best_columns(count: int, wide: float, high: float) -> int:
+    """In how many columns so many square panels are drawn largest on a ground of that shape."""
+    return max(range(1, count + 1), key=lambda columns: min(wide / columns, high / math.ceil(count / columns)))
+
+
+def frame(lab: PlanarLab, width: float | None = None, columns: int | None = None) -> Frame:
+    """Describe the bench as it stands, in panels of that width and so many columns of them.
+
+    When left out, panels are as wide as reach and targets ask for, and columns make a square or a row of three.
+    """
     shown = lab.bench.shown
     if width is None:
         farthest = float(np.abs(lab.targets - lab.skeleton.rest[0]).max())
         width = 2.0 * max(1.12 * lab.size, min(1.08 * farthest, 2.0 * lab.size))
-    columns = math.ceil(math.sqrt(len(shown))) if len(shown) != 3 else 3
+    if columns is None:
+        columns = math.ceil(math.sqrt(len(shown))) if len(shown) != 3 else 3
     rows = math.ceil(len(shown) / columns)
     panels = []
     for k, method in enumerate(shown):
@@ -185,6 +194,8 @@ def _items(lab: PlanarLab, method: str, role: str, width: float) -> list[Item]:
         items.append(Circle(root, outer, "reach"))
         if inner > 0:
             items.append(Circle(root, inner, "reach", dashed=True))
+    if len(lab.trace) > 1:
+        items.append(Line(lab.trace, "trace", 4.0))
     run = lab.run(method)
     points, pose, phase = lab.points(method), lab.pose(method), lab.phase(method)
     row = lab.cursor[method]

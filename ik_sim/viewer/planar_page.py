@@ -9,14 +9,17 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import viser
+from jaxtyping import Float
 
+from ik_sim.chain import Chain
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.viewer.lab import Lab, Preset
+from ik_sim.viewer.motion_panel import MotionPanel
 from ik_sim.viewer.planar import METHODS, MODELS, MOST_LIMBS, MOST_LINKS, PlanarLab
 from ik_sim.viewer.planar_frame import (
     COLOURS,
@@ -29,6 +32,7 @@ from ik_sim.viewer.planar_frame import (
     Label,
     Line,
     arrow_outline,
+    best_columns,
     dashes,
     frame,
     read_outs,
@@ -45,8 +49,8 @@ KINDS = {
 }  # fmt: skip
 """Of the status line, by a method's status."""
 FOV = math.radians(20.0)
-COVERED = (0.31, 0.51)
-"""Share of a wide window and of a tall one that the controls cover."""
+COVERED = ((9 / 16, 3 / 4, 1.1), (0.32, 0.4, 0.53))
+"""Heights of a window over its width, and the shares of that width that the controls cover then (400 pixels)."""
 NUDGE = 0.02
 """What one key moves the target by, as a share of the reach."""
 _LEVELS = {Area: 0, Circle: 1, Line: 2, Dot: 5, Arrow: 4, Label: 6}
@@ -68,6 +72,7 @@ class PlanarPage:
         self.lesson_name = lesson if isinstance(lesson, str) and lesson in LESSONS else ""
         self.stop = stop if isinstance(stop, int) and not isinstance(stop, bool) and 0 <= stop < 100 else 0
         """How many targets of the lesson's tour were visited."""
+        motion = state.pop("motion", {})
         self.bench = PlanarLab.from_dict(state)
         self.target_chosen = 0
         """The tip whose target keys and numbers move."""
@@ -80,12 +85,14 @@ class PlanarPage:
         self._held: int | None = None
         """The gizmo under the pointer: it is where the person has it, and not put back to an older place."""
         self._dirty = True
-        self._build()
+        self._note = ""
+        """What there is to say of the sines."""
+        self._build(motion if isinstance(motion, Mapping) else {})
         self._draw()
 
     # --- building ---
 
-    def _build(self) -> None:
+    def _build(self, motion: Mapping[str, Any]) -> None:
         client, gui, listen = self.client, self.client.gui, self.lab.listen
         self._root = client.scene.add_frame("/plane", show_axes=False)
         listen(client.scene.on_click(), self._clicked)
@@ -114,6 +121,8 @@ class PlanarPage:
             self._knobs_tab()
         with self._tabs.add_tab("Numbers"):
             self._numbers = gui.add_html("")
+        with self._tabs.add_tab("Motion"):
+            self.motion = MotionPanel(self, motion, MOST_LINKS, "0")
         self._keys()
         self._sync()
 
@@ -219,6 +228,7 @@ class PlanarPage:
         command("Solve", "V", lambda: self._go("Solve"))
         command("Run or pause", "space", lambda: self._go("Run"))
         command("Back to the start", "H", lambda: self._go("Start"))
+        command("Sines on or off", "0", self.motion.toggle)
         command("Next target of the tour", "O", self._next_stop)
         command("Cure", "M", self._cure)
         command("Next method", "N", lambda: self._step_method(1))
@@ -237,6 +247,7 @@ class PlanarPage:
     def _act(self, act: Callable[[], None]) -> None:
         """Do something to the bench and show the result; misuse is said, and the controls go back to what holds."""
         self._held = None
+        self.motion.stop()
         try:
             act()
         finally:
@@ -249,6 +260,7 @@ class PlanarPage:
 
     def _go(self, what: str) -> None:
         if what == "Run":
+            self.motion.stop()
             self.bench.running = not self.bench.running
             self._dirty = True
             return
@@ -366,6 +378,7 @@ class PlanarPage:
         if count > 1:
             self._which.max = count
         self._which.value = self.target_chosen + 1
+        self.motion.refresh()
         x, y = self.bench.targets[self.target_chosen]
         self._target.value = (round(float(x), 4), round(float(y), 4))
 
@@ -374,6 +387,7 @@ class PlanarPage:
         if self.bench.running:
             self.bench.tick()
             self._dirty = True
+        self.motion.tick(now)
         if self._dirty or self._size_of_window() != self._window:
             self._draw()
 
@@ -387,12 +401,19 @@ class PlanarPage:
         camera = self.client.camera
         return int(camera.image_width), int(camera.image_height)
 
+    def _ground(self) -> tuple[float, float]:
+        """Height of the window over its width, and the share of the width that the controls cover."""
+        tall = self._window[1] / max(self._window[0], 1)
+        return tall, float(np.interp(tall, *COVERED))
+
     def _draw_scene(self) -> None:
-        picture = frame(self.bench, width=2.6 * self.bench.size)
+        self._window = self._size_of_window()
+        tall, covered = self._ground()
+        columns = best_columns(len(self._b.shown), 1.0 - covered, tall)
+        picture = frame(self.bench, width=2.6 * self.bench.size, columns=columns)
         self._frame = picture
         x0, y0, x1, y1 = picture.bounds
         self._scale = 2.0 / (y1 - y0)
-        self._window = self._size_of_window()
         view = (round((x1 - x0) / (y1 - y0), 6), self._window)
         if view != self._view:
             self._view = view
@@ -519,8 +540,7 @@ class PlanarPage:
 
     def _look(self, width: float) -> None:
         """Straight down, far away with a narrow view, so that it looks like a drawing; clear of the controls."""
-        tall = self._window[1] / max(self._window[0], 1)
-        covered = COVERED[tall > 0.83]
+        tall, covered = self._ground()
         high = max(2.0, width * tall / (1.0 - covered))
         middle = np.array([0.5 * high * covered / tall, 0.0, 0.0])
         camera = self.client.camera
@@ -536,10 +556,13 @@ class PlanarPage:
         message = lab.message()
         if lab.running and status == "solving":
             message = f"Running. {message}"
+        if self.motion.running and self._note:
+            message = f"The joints follow their sines, {self._note}. {message}"
         angles = lab.angles()
         data = {
             "method": b.method, "state": status, "iteration": lab.iteration(), "phase": lab.phase(),
             "miss": float(lab.misses().max()), "running": str(lab.running).lower(),
+            "moving": str(self.motion.running).lower(),
             "q": " ".join(repr(float(a)) for a in angles),
             "target": " ".join(repr(float(x)) for x in lab.targets.ravel()),
         }  # fmt: skip
@@ -608,6 +631,33 @@ class PlanarPage:
                 legend={"show": len(shown) > 1},
             )  # fmt: skip
 
+    # --- for the sines; see `Moved` in motion_panel.py ---
+
+    @property
+    def chain(self) -> Chain:
+        """A single arm's."""
+        return self.bench.chain
+
+    @property
+    def posture(self) -> Float[np.ndarray, "n"]:
+        """Where the joints are."""
+        return self.bench.angles()
+
+    def begin_motion(self) -> None:
+        """No solver runs meanwhile."""
+        self.bench.pause()
+
+    def move_joints(self, q: Float[np.ndarray, "n"], note: str) -> None:
+        """Pose the arm; the target stays, and every method would start from here."""
+        self.bench.set_angles(q)
+        self._note = note or self._note
+        self._dirty = True
+
+    def show_trace(self, points: Float[np.ndarray, "k 3"]) -> None:
+        """Draw the way of the tip."""
+        self.bench.trace = points[:, :2]
+        self._dirty = True
+
     # --- the page ---
 
     def close(self) -> None:
@@ -623,7 +673,12 @@ class PlanarPage:
 
     def state(self) -> dict[str, Any]:
         """Plain data, from which the page can be built again."""
-        return {"lesson": self.lesson_name, "stop": self.stop, **self.bench.to_dict()}
+        bench = self.bench.to_dict()
+        motion = self.motion.state()
+        middle = motion.pop("q", None)
+        if middle is not None:  # a page that is built again swings about the same middle
+            bench["start"] = self.bench.skeleton.pose(middle).tolist()
+        return {"lesson": self.lesson_name, "stop": self.stop, **bench, "motion": motion}
 
 
 def _named(titles: dict[str, str], title: str) -> str:

@@ -7,6 +7,7 @@ whoever moves the joints (sliders, a branch, the arm angle, a sine) ends in `pos
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -16,6 +17,7 @@ import numpy as np
 import viser
 from jaxtyping import Float
 
+from ik_sim.chain import Chain
 from ik_sim.errors import IkSimError, InvalidArgumentError
 from ik_sim.robots import Robot, load_robot, robot_names
 from ik_sim.se3 import matrix_to_rpy, quat_xyzw_to_matrix, rotation_exp, rpy_to_matrix, transform
@@ -37,6 +39,9 @@ SECONDS = 0.25
 FEW = 16
 """As many branches are shown."""
 BLUE, GREEN, RED, ORANGE, GREY = (58, 120, 200), (47, 158, 68), (224, 49, 49), (232, 137, 12), (150, 156, 165)
+_COMPILING = threading.Lock()
+"""Two tabs that want the same kernel at once: one compiles it, the other waits for it."""
+VIOLET = (156, 89, 201)
 NUDGE, TURN = 0.01, math.radians(2.0)
 """What one key moves the target by [m], [rad]."""
 
@@ -108,6 +113,7 @@ class SpatialPage:
         self._miss: Any = None
         self._ellipsoid: Any = None
         self._cloud: Any = None
+        self._trace: Any = None
         self._circle: list[Any] = []
         self._camera()
         gui = self.client.gui
@@ -121,7 +127,7 @@ class SpatialPage:
         with self._tabs.add_tab("Path"):
             self.path = PathPanel(self, state)
         with self._tabs.add_tab("Motion"):
-            self.motion = MotionPanel(self, state)
+            self.motion = MotionPanel(self, state, self.robot.chain.n, "3")
         self._keys()
 
     def _camera(self) -> None:
@@ -322,11 +328,7 @@ class SpatialPage:
         """
         target, seed = self.target, (self._began if again else self.seed).copy()
         self._began = seed
-        work = (f"{self.solver_name} {self.settings_text}", self.kind)
-        if work not in self._hot:
-            self.lab.say(f"{self.solver_name} gets ready", "busy")
-            self.solver.solve(self.robot.chain, target, seed)
-            self._hot.add(work)
+        self.get_ready(target, seed)
         clock = time.perf_counter_ns()
         solution = self.solver.solve(self.robot.chain, target, seed)
         self.seconds = (time.perf_counter_ns() - clock) * 1e-9
@@ -337,6 +339,15 @@ class SpatialPage:
         self._asked = (target, seed)
         self._say(solution)
         self._show_arm()
+
+    def get_ready(self, target: Target, seed: Float[np.ndarray, "n"]) -> None:
+        """Have the solver compiled for targets of this kind, so that what follows is its own time."""
+        work = (f"{self.solver_name} {self.settings_text}", target.kind)
+        if work not in self._hot:
+            self.lab.say(f"{self.solver_name} gets ready", "busy")
+            with _COMPILING:
+                self.solver.solve(self.robot.chain, target, seed)
+            self._hot.add(work)
 
     def pose(self, q: Any, note: str = "", target: bool = True) -> None:
         """Put the arm at q and the target where the tool then is."""
@@ -350,6 +361,43 @@ class SpatialPage:
         text = f"forward kinematics: the tool is at {p} m" + (f"\n{note}" if note else "")
         self.lab.say(text, "info", {"status": "joints", "q": _short(self.q)})
         self._show_arm()
+
+    # --- for the sines; see `Moved` in motion_panel.py ---
+
+    @property
+    def chain(self) -> Chain:
+        """The robot's."""
+        return self.robot.chain
+
+    @property
+    def posture(self) -> Float[np.ndarray, "n"]:
+        """Where the joints are."""
+        return self.q.copy()
+
+    def begin_motion(self) -> None:
+        """No path is played meanwhile."""
+        self.path.stop()
+
+    def move_joints(self, q: Float[np.ndarray, "n"], note: str) -> None:
+        """Draw the arm there, with everything around it where there is something to say."""
+        self.arm.show(q)
+        if note:
+            self.pose(q, note)
+
+    def show_trace(self, points: Float[np.ndarray, "k 3"]) -> None:
+        """Draw the way of the tool."""
+        if len(points) < 2:
+            if self._trace is not None:
+                self._trace.remove()
+                self._trace = None
+            return
+        segments = drawings.polyline(points)
+        if self._trace is None:
+            self._trace = self.client.scene.add_line_segments("/space/trace", segments, VIOLET, thickness=0.006)
+        else:
+            self._trace.points = segments.astype(np.float32)
+
+    # --- showing ---
 
     def _say(self, s: Solution) -> None:
         words = [f"position error {s.position_error:.2e} m"]
