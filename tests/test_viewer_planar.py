@@ -881,7 +881,8 @@ def test_joints_of_a_planar_arm_swing_and_the_tip_leaves_a_trace(opened):
     tab.wait(lambda: tab.status["moving"] == "false" and tab.status["phase"] == "backward")
     assert tab.value("Move") is False
     root, second = np.zeros(2), np.array([np.cos(START[0]), np.sin(START[0])])
-    assert np.ptp(np.linalg.norm(bench.trace - root, axis=1)) > 0.3
+    folded = np.linalg.norm(Skeleton.chain([1, 1, 1]).pose([START[0], 0.5, START[2]])[-1])  # at the upper limit
+    assert np.linalg.norm(bench.trace - root, axis=1).min() == pytest.approx(folded, abs=1e-9)
     assert np.ptp(np.linalg.norm(bench.trace - second, axis=1)) < 1e-9  # only the second joint turned: an arc about it
     traced = [item for item in frame(bench).panels[0].of(Line, "trace")]
     np.testing.assert_array_equal(traced[0].points, bench.trace)
