@@ -8,6 +8,8 @@ import functools
 import math
 import pickle
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -748,3 +750,30 @@ def test_a_batch_of_targets_must_be_of_one_kind() -> None:
     bare = solver.solve_batch(chain, np.array([T, T]), kind=POINT)
     assert points.converged.all()
     assert bare.converged.all()
+
+
+AT_ONCE = """
+import threading
+import numpy as np
+from ik_sim import load_robot, load_solver
+
+chain, answers = load_robot("planar2").chain, []
+start = threading.Barrier(8)
+
+def work():
+    solver = load_solver("damped_least_squares")
+    start.wait()
+    answers.append(solver.solve(chain, chain.fk(np.array([0.4, 0.9]))).converged)
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(answers.count(True))
+"""
+
+
+def test_threads_that_need_a_kernel_at_once_share_one_compilation() -> None:
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "8", done.stderr

@@ -24,7 +24,6 @@ from PIL import Image
 
 from ik_sim import all_solutions, arm_angle_arcs, load_robot, load_solver
 from ik_sim.errors import IkSimError, InvalidArgumentError
-from ik_sim.solvers import SelectivelyDamped
 from ik_sim.target import Target
 from ik_sim.viewer import drawings
 from ik_sim.viewer import state as lab_state
@@ -458,27 +457,6 @@ def test_two_tabs_have_states_of_their_own(server: LabServer, fake_tab: Tabs) ->
     tabs[0].wait(lambda: tabs[0].status["target"].startswith("-0.613"))
     assert (tabs[0].status["robot"], tabs[1].status["robot"]) == ("ur5", "iiwa14")
     assert tabs[1].status["target"].startswith("0.6158")
-
-
-def test_tabs_that_need_the_same_kernel_at_once_wait_for_one_compilation(
-    server: LabServer, fake_tab: Tabs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own, busy, compiled = SelectivelyDamped.solve, threading.Lock(), threading.Event()
-
-    def solve(self: Any, *args: Any) -> Any:
-        if not compiled.is_set():
-            if not busy.acquire(blocking=False):
-                raise RuntimeError("compilation disabled")  # as a kernel says that another thread has just closed
-            time.sleep(1.5)
-            compiled.set()
-        return own(self, *args)
-
-    monkeypatch.setattr(SelectivelyDamped, "solve", solve)
-    state = {"page": "spatial", "state": {"robot": "ur5", "solver": "selectively_damped"}}
-    tabs = [fake_tab(server.address, lab_state.to_link(state)) for _ in range(4)]
-    for tab in tabs:
-        tab.wait(lambda tab=tab: tab.status.get("status") not in (None, "joints") or "error" in tab.status, 180.0)
-        assert tab.status.get("status") == "converged", tab.status
 
 
 def test_a_tab_that_comes_back_after_a_broken_connection_finds_its_state(server: LabServer, fake_tab: Tabs) -> None:

@@ -9,6 +9,7 @@ compiled solvers share :class:`KernelSolver`, which turns one kernel (see `recor
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -255,9 +256,17 @@ _ARGUMENTS = numba.types.int64(
 )  # fmt: skip
 
 
-@cache
+_compiling = threading.Lock()  # a second thread that met `disable_compile` before its own `compile` would be refused
+
+
 def _entry(dispatcher: Any) -> Any:
     """The kernel compiled for plain arrays only; anything else raises TypeError and takes the checked way round."""
+    with _compiling:
+        return _compiled_once(dispatcher)
+
+
+@cache
+def _compiled_once(dispatcher: Any) -> Any:
     dispatcher.compile(_ARGUMENTS)
     dispatcher.disable_compile()
     return dispatcher

@@ -7,7 +7,6 @@ whoever moves the joints (sliders, a branch, the arm angle, a sine) ends in `pos
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -39,8 +38,6 @@ SECONDS = 0.25
 FEW = 16
 """As many branches are shown."""
 BLUE, GREEN, RED, ORANGE, GREY = (58, 120, 200), (47, 158, 68), (224, 49, 49), (232, 137, 12), (150, 156, 165)
-_COMPILING = threading.Lock()
-"""Two tabs that want the same kernel at once: one compiles it, the other waits for it."""
 VIOLET = (156, 89, 201)
 NUDGE, TURN = 0.01, math.radians(2.0)
 """What one key moves the target by [m], [rad]."""
@@ -345,8 +342,7 @@ class SpatialPage:
         work = (f"{self.solver_name} {self.settings_text}", target.kind)
         if work not in self._hot:
             self.lab.say(f"{self.solver_name} gets ready", "busy")
-            with _COMPILING:
-                self.solver.solve(self.robot.chain, target, seed)
+            self.solver.solve(self.robot.chain, target, seed)
             self._hot.add(work)
 
     def pose(self, q: Any, note: str = "", target: bool = True) -> None:
