@@ -135,6 +135,32 @@ def test_dragging_an_arrow_of_the_target_moves_it_along_and_the_arm_follows(serv
     assert np.linalg.norm(tip - [x, y]) <= 1.01e-4
 
 
+def test_sines_move_the_arm_and_the_way_of_its_tip_is_seen(server: LabServer, opened: Any) -> None:
+    page = opened("passes", sharp=1.0)
+    assert shown(page)["moving"] == "false"
+    page.get_by_role("tab", name="Motion").click(force=True)
+    for label, value in (("Amplitude [deg]", "60"), ("Frequency [Hz]", "0.25")):
+        box = harness.control(page, label)
+        box.fill(value)
+        box.press("Enter")
+    lab = harness.lab_of(server)
+    until(page, lambda d: np.allclose((lab.page.motion.amplitude[0], lab.page.motion.frequency[0]), (np.pi / 3, 0.25)))
+    page.mouse.click(300, 700)  # keys go to the page, not to a control
+    page.keyboard.press("0")
+    until(page, lambda d: d["moving"] == "true" and "follow their sines" in d["text"])
+    status = until(page, lambda d: floats(d["q"])[0] > 0.3 + 0.9 * np.pi / 3)
+    np.testing.assert_allclose(floats(status["q"])[1:], [-0.5, 0.8], atol=1e-9)
+    until(page, lambda d: floats(d["q"])[0] < 0.3 - 0.9 * np.pi / 3)
+    page.keyboard.press("0")
+    until(page, lambda d: d["moving"] == "false")
+    page.wait_for_timeout(2500)
+    trace, image = lab.page.bench.trace, harness.picture(page)
+    x, y = np.round(place(page, server, trace[len(trace) // 4])).astype(int)
+    wanted = np.array([int(COLOURS["light"]["trace"][i : i + 2], 16) for i in (1, 3, 5)])
+    spot = image[y - 4 : y + 5, x - 4 : x + 5].reshape(-1, 3)
+    assert np.abs(spot - wanted).sum(axis=1).min() < 90
+
+
 @pytest.mark.parametrize(("size", "dark"), [((1280, 720), False), ((1280, 720), True), ((820, 1180), False)])
 def test_the_bench_is_in_sight_and_its_colours_say_how_it_stands(
     server: LabServer, opened: Any, size: tuple[int, int], dark: bool

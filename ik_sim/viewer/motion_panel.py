@@ -42,8 +42,7 @@ class Moved(Protocol):
     client: viser.ClientHandle
     lab: Lab
 
-    @property
-    def chain(self) -> Chain:
+    def moved_chain(self) -> Chain:
         """What is moved now.
 
         Raises:
@@ -51,7 +50,6 @@ class Moved(Protocol):
         """
         ...
 
-    @property
     def posture(self) -> Float[np.ndarray, "n"]:
         """Where the joints are."""
         ...
@@ -80,9 +78,10 @@ class MotionPanel:
         self.amplitude = np.clip(np.array(numbers(state, "amplitude", zeros, most)), 0.0, 2.0 * math.pi)
         self.frequency = np.clip(np.array(numbers(state, "frequency", [0.2] * most, most)), 0.0, 5.0)
         self.phase = np.array(numbers(state, "phase", zeros, most))
-        self.middle = page.posture
+        self.middle = page.posture()
         self.running = flag(state, "moving", False) and self._names != _NONE
         self._begin, self._shown = math.nan, -math.inf
+        self._last: tuple[Float[np.ndarray, "n"], str] | None = None
         self._trail: list[Any] = []
         self._run = gui.add_checkbox("Move", self.running, hint=f"About the posture the arm has now. Key: {key}")
         listen(self._run.on_update, lambda _: self._set(self._run.value))
@@ -133,7 +132,7 @@ class MotionPanel:
         if math.isnan(self._begin):
             self._begin = now
             self.page.begin_motion()
-        t, chain = now - self._begin, self.page.chain
+        t, chain = now - self._begin, self.page.moved_chain()
         n = chain.n
         wanted = sines(self.middle, self.amplitude[:n], self.frequency[:n], self.phase[:n], t)
         q = chain.clip(wanted)
@@ -141,6 +140,7 @@ class MotionPanel:
         self._trail = [*self._trail[1 - LONGEST :], chain.fk(q)[:3, 3]]
         look = now - self._shown > CALM
         note = f"t = {t:.1f} s" + (f"; held at a limit: {', '.join(cut)}" if cut else "")
+        self._last = q, note
         self.page.move_joints(q, note if look else "")
         if look:
             self._shown = now
@@ -155,18 +155,21 @@ class MotionPanel:
 
     def _joints(self) -> tuple[str, ...]:
         try:
-            return tuple(self.page.chain.joint_names)
+            return tuple(self.page.moved_chain().joint_names)
         except IkSimError:
             return _NONE
 
     def _set(self, running: bool) -> None:
         if running:
             try:
-                self.middle, self._begin = self.page.chain.clip(self.page.posture), math.nan
+                self.middle, self._begin = self.page.moved_chain().clip(self.page.posture()), math.nan
+                self._last = None
             except IkSimError:
                 self._run.value = False
                 raise
-        self.running = running
+        ended, self.running = self.running and not running, running
+        if ended and self._last is not None:
+            self.page.move_joints(*self._last)  # all that is shown about the arm is of where it was left
 
     def _index(self) -> int:
         return self._names.index(self._joint.value)

@@ -633,12 +633,10 @@ class PlanarPage:
 
     # --- for the sines; see `Moved` in motion_panel.py ---
 
-    @property
-    def chain(self) -> Chain:
+    def moved_chain(self) -> Chain:
         """A single arm's."""
         return self.bench.chain
 
-    @property
     def posture(self) -> Float[np.ndarray, "n"]:
         """Where the joints are."""
         return self.bench.angles()

@@ -360,12 +360,10 @@ class SpatialPage:
 
     # --- for the sines; see `Moved` in motion_panel.py ---
 
-    @property
-    def chain(self) -> Chain:
+    def moved_chain(self) -> Chain:
         """The robot's."""
         return self.robot.chain
 
-    @property
     def posture(self) -> Float[np.ndarray, "n"]:
         """Where the joints are."""
         return self.q.copy()
