@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from ik_sim import all_solutions, load_robot, load_solver
 from ik_sim.target import Target
@@ -239,6 +241,48 @@ def test_two_tabs_and_a_connection_that_breaks(server: LabServer, opened: Any) -
     after = until(one, lambda d: d.get("status") == "converged" and d.get("target") == before["target"])
     assert after["solver"] == "levenberg_marquardt"
     assert shown(two)["robot"] == "iiwa14"
+
+
+def test_a_saved_preset_is_uploaded_again_and_a_film_shows_the_arm_move(opened: Any, tmp_path: Path) -> None:
+    page = opened(robot="iiwa14", q=RELAXED, solver="levenberg_marquardt", amplitude=[1.0] + 6 * [0.0])
+    before = shown(page)
+    page.get_by_text("Share, save, film").click(force=True)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as preset file").click()
+    preset = tmp_path / saved.value.suggested_filename
+    saved.value.save_as(preset)
+    read = lab_state.read_preset(preset)
+    assert (read["page"], read["state"]["robot"], read["state"]["solver"]) == (
+        "spatial", "iiwa14", "levenberg_marquardt",
+    )  # fmt: skip
+
+    choose(page, "Preset", "Limits in the way")
+    until(page, lambda d: d.get("status") == "joint_limits")
+    page.locator("input[type=file]").set_input_files(preset)
+    after = until(page, lambda d: d.get("solver") == "levenberg_marquardt")
+    assert after["robot"] == before["robot"]
+    np.testing.assert_allclose(floats(after["target"]), floats(before["target"]), atol=1e-9)
+    np.testing.assert_allclose(floats(after["q"]), floats(before["q"]), atol=1e-9)
+
+    other = tmp_path / "other.json"
+    other.write_text('{"format": "another"}')
+    page.locator("input[type=file]").set_input_files(other)
+    until(page, lambda d: "is not a state of the lab" in d.get("text", ""))
+
+    page.mouse.click(300, 60)
+    page.keyboard.press("3")  # sines
+    until(page, lambda d: d.get("status") == "joints")
+    with page.expect_download() as filmed:
+        page.keyboard.press("f")
+    film = tmp_path / "film.gif"
+    filmed.value.save_as(film)
+    with Image.open(film) as gif:
+        frames = [np.asarray(frame.convert("RGB")).astype(int) for frame in ImageSequence.Iterator(gif)]
+        assert (gif.format, gif.info["loop"]) == ("GIF", 0)
+    assert len(frames) > 3
+    moved = [float((np.abs(a - b).sum(axis=2) > 60).mean()) for a, b in itertools.pairwise(frames)]
+    assert max(moved) > 0.002  # the arm is in the picture, and moves
+    assert max(moved) < 0.4  # and the rest stands still
 
 
 @pytest.mark.parametrize(("size", "dark"), [((1280, 720), False), ((1280, 720), True), ((820, 1180), False)])
