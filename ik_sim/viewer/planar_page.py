@@ -49,6 +49,8 @@ KINDS = {
 }  # fmt: skip
 """Of the status line, by a method's status."""
 FOV = math.radians(20.0)
+MARGIN = 1.06
+"""How much more of the plane is seen than the drawing takes: the titles stand at its upper edge."""
 COVERED = ((9 / 16, 3 / 4, 1.1), (0.32, 0.4, 0.53))
 """Heights of a window over its width, and the shares of that width that the controls cover then (400 pixels)."""
 NUDGE = 0.02
@@ -541,7 +543,7 @@ class PlanarPage:
     def _look(self, width: float) -> None:
         """Straight down, far away with a narrow view, so that it looks like a drawing; clear of the controls."""
         tall, covered = self._ground()
-        high = max(2.0, width * tall / (1.0 - covered))
+        high = MARGIN * max(2.0, width * tall / (1.0 - covered))
         middle = np.array([0.5 * high * covered / tall, 0.0, 0.0])
         camera = self.client.camera
         camera.fov = FOV
