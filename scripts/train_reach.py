@@ -40,6 +40,10 @@ SCORED = 5_000_000
 """Seed of the first goal that a policy is scored on. (Settings were chosen by goals from seed 1 000 000 on.)"""
 
 
+LAST = 200
+"""Episodes that a point of the curve stands for: the first ones to end are those that happen to be short and successful."""
+
+
 class Curve(BaseCallback):
     """Notes the share of successes among the last episodes, and stops when time is up."""
 
@@ -53,9 +57,9 @@ class Curve(BaseCallback):
     def _on_step(self) -> bool:
         for info in self.locals["infos"]:
             if "episode" in info:
-                self._last = [*self._last[-199:], (info["is_success"], info["episode"]["l"])]
+                self._last = [*self._last[1 - LAST :], (info["is_success"], info["episode"]["l"])]
         now = time.perf_counter()
-        if self._last and now - self._noted >= self._every:
+        if len(self._last) == LAST and now - self._noted >= self._every:
             self._noted = now
             self.note(now)
         return now - self._begin < self._limit
@@ -169,7 +173,7 @@ def main() -> None:
         return model.predict(seen, deterministic=True)[0]
 
     chart = Chart(
-        f"{env_id}, {algorithm.upper()}", "actions", "successes of the last 200 episodes [%]", y_range=(0.0, 105.0)
+        f"{env_id}, {algorithm.upper()}", "actions", f"successes of the last {LAST} episodes [%]", y_range=(0.0, 105.0)
     )
     rows = np.array(curve.rows).reshape(-1, 4)
     if len(rows):
